@@ -1,0 +1,1 @@
+"""The front process: text in, text out. The only part that knows a tokenizer."""

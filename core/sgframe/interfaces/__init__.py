@@ -1,0 +1,1 @@
+"""The contracts between the core and its plugins: one ABC per seam, no torch anywhere."""

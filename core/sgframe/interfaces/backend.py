@@ -1,0 +1,89 @@
+"""The backend seam: a kind of device, and the executor that runs a model on it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sgframe.interfaces.source import Checkpoint
+from sgframe.messages import Loaded, Masks, ScheduleBatch, StepOutput
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do on this machine.
+
+    ``reason`` is empty when it is usable, else one sentence: what is missing and what to do. ``dtypes`` are in order of
+    preference; ``memory_bytes`` is what one rank may plan with; ``max_ranks`` bounds tensor parallelism.
+    """
+
+    usable: bool
+    reason: str = ""
+    device: str = ""
+    memory_bytes: int = 0
+    page_size: int = 1
+    dtypes: tuple[str, ...] = ()
+    max_ranks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSpec:
+    """What an executor is to load. 0 or "auto" leaves a choice to the executor, which announces it in Loaded.
+
+    Attributes:
+        checkpoint: the model on disk.
+        dtype: ``auto``, ``bfloat16``, ``float16`` or ``float32``.
+        max_rows: most requests that run at once (rows of the row table).
+        max_step_tokens: most tokens computed in one step.
+        context_length: most tokens of one request, prompt and output; 0 takes the model's.
+        kv_slots: KV slots in tokens; 0 sizes them by ``kv_bytes``.
+        kv_bytes: memory for KV; 0 lets the executor choose from what the device has free.
+    """
+
+    checkpoint: Checkpoint
+    dtype: str
+    max_rows: int
+    max_step_tokens: int
+    context_length: int = 0
+    kv_slots: int = 0
+    kv_bytes: int = 0
+
+
+class Executor(ABC):
+    """Runs a model for one rank: the row table, the paged KV, forward and sample. Used by one thread.
+
+    Slots are numbered 0 … ``Loaded.slots`` - 1. Calls come as load, then (forward, sample)*, then close.
+    """
+
+    @abstractmethod
+    def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
+        """Load the weights and allocate the KV. Raises ModelError when it does not fit, with the arithmetic."""
+
+    @abstractmethod
+    def forward(self, batch: ScheduleBatch) -> None:
+        """Apply the batch to the row table and start computing it; may return before the device is done."""
+
+    @abstractmethod
+    def sample(self, masks: Masks | None) -> StepOutput:
+        """Sample the rows that asked for it from the last forward's logits, and wait for the result."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back memory and device. A second close does nothing."""
+
+
+class Backend(ABC):
+    """A kind of device. Built as ``target(settings)``; importing its module must not import torch."""
+
+    @abstractmethod
+    def __init__(self, settings: Any) -> None: ...
+
+    @abstractmethod
+    def probe(self) -> Capabilities:
+        """Look at this machine without loading torch, a driver context or a model; quick."""
+
+    @abstractmethod
+    def executor(self) -> Executor:
+        """A fresh executor for this process's rank."""

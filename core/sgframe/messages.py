@@ -1,0 +1,287 @@
+"""What the processes say to each other: msgspec structs in msgpack, never pickle.
+
+Integer sequences (token ids, KV slots) travel as int32 arrays: ``array("i")`` in memory, raw little-endian bytes on the
+wire. Front ↔ scheduler speak ``FrontMessage`` and ``SchedulerMessage``; scheduler ↔ worker ``PlanMessage`` and
+``WorkerMessage``. A batch is a *diff*: what a row is (tokens, sampling, cached prefix) is sent once, on admission.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from sgframe.sampling import TokenSampling
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    Ints = array[int]  # array("i"): token ids or KV slots
+else:
+    Ints = array  # what msgspec hands to the hooks below
+Namespace = tuple[tuple[str, str], ...]
+"""Tagged pairs such as ``(("salt", "x"),)``. KV is shared only between equal namespaces; absent differs from empty."""
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
+    """Base of everything that crosses a process border."""
+
+
+# ------------------------------------------------------------------------------------------ front → scheduler
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    """What an output must match: ``kind`` is ``regex``, ``json_schema``, ``choice`` or ``json_object``."""
+
+    kind: str
+    text: str
+
+
+class GenerateRequest(Message, frozen=True, tag=True, array_like=True):
+    """Generate from ``tokens``. ``id`` is the front's own and never a client's. ``stop_ids`` end the output."""
+
+    id: int
+    tokens: Ints
+    max_tokens: int
+    stop_ids: Ints
+    sampling: TokenSampling
+    namespace: Namespace = ()
+    priority: int = 0
+    constraint: Constraint | None = None
+
+
+class AbortRequest(Message, frozen=True, tag=True, array_like=True):
+    """End a request; unknown ids are ignored. ``cause`` is logged: ``stop``, ``disconnect``, ``timeout`` …"""
+
+    id: int
+    cause: str
+
+
+class FlushCache(Message, frozen=True, tag=True, array_like=True):
+    """Forget every cached prefix that no running request holds. Answered by CacheFlushed."""
+
+    id: int
+
+
+class Drain(Message, frozen=True, tag=True, array_like=True):
+    """Finish what runs and waits, answer Drained, then exit."""
+
+
+# ------------------------------------------------------------------------------------------ scheduler → front
+
+
+class Logprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Natural-log probability of ``token``, and the likeliest tokens, best first."""
+
+    token: int
+    logprob: float
+    top_ids: Ints
+    top_logprobs: list[float]
+
+
+class Finish(msgspec.Struct, frozen=True, array_like=True):
+    """Why a request ended: ``stop`` (``matched`` is the token id), ``length``, ``abort`` or ``error`` (see ``detail``)."""
+
+    reason: str
+    matched: int | None = None
+    detail: str = ""
+
+
+class TokenOutput(msgspec.Struct, frozen=True, array_like=True):
+    """New tokens of one request. ``cached_tokens`` counts prompt tokens whose KV was reused."""
+
+    id: int
+    tokens: Ints
+    cached_tokens: int
+    logprobs: list[Logprobs] | None = None
+    prompt_logprobs: list[Logprobs] | None = None  # for prompt tokens 1 …; sent once, when complete
+    finish: Finish | None = None
+
+
+class TokenOutputs(Message, frozen=True, tag=True, array_like=True):
+    """All that one step gave the front."""
+
+    outputs: list[TokenOutput]
+
+
+class SchedulerStats(msgspec.Struct, frozen=True):
+    """Gauges and counters of the scheduler at a step border; counters run from the start."""
+
+    steps: int = 0
+    running: int = 0
+    waiting: int = 0
+    slots: int = 0
+    slots_free: int = 0
+    slots_cached: int = 0
+    slots_leased: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    retractions: int = 0
+    evicted_tokens: int = 0
+    step_seconds: float = 0.0
+    """Scheduler time per step, exponentially smoothed, without waiting for the worker."""
+
+
+class StatsReport(Message, frozen=True, tag=True, array_like=True):
+    """Sent a few times a second while something changes, and once when all is quiet again."""
+
+    stats: SchedulerStats
+
+
+class CacheFlushed(Message, frozen=True, tag=True, array_like=True):
+    id: int
+    tokens: int
+
+
+class Drained(Message, frozen=True, tag=True, array_like=True):
+    """Nothing runs or waits any more."""
+
+
+class LedgerLine(msgspec.Struct, frozen=True):
+    """One line of the memory ledger. ``origin`` says how the figure is known: measured, computed, declared."""
+
+    name: str
+    bytes: int
+    origin: str
+    note: str = ""
+
+
+class Loaded(Message, frozen=True, tag=True, array_like=True):
+    """What a worker announces once its model is in memory; the scheduler hands it on to the front.
+
+    ``context_length`` is in tokens, ``slots`` counts KV slots (one token's keys and values over all layers).
+    """
+
+    vocab_size: int
+    context_length: int
+    slots: int
+    page_size: int
+    dtype: str
+    ledger: list[LedgerLine]
+
+
+# ------------------------------------------------------------------------------------------ scheduler → worker
+
+
+class NewRow(msgspec.Struct, frozen=True, array_like=True):
+    """A request takes ``row`` of the worker's row table.
+
+    ``tokens`` are all known tokens (after a retraction this includes earlier output), of which the first
+    ``prompt_len`` are the prompt. ``slots`` hold the KV of the first ``len(slots)`` tokens, found in the cache.
+    ``logprobs_from``: the first prompt position whose logprobs are still wanted (see TokenSampling.prompt_logprobs).
+    """
+
+    row: int
+    tokens: Ints
+    prompt_len: int
+    slots: Ints
+    sampling: TokenSampling
+    logprobs_from: int = 1
+
+
+class Rewrite(msgspec.Struct, frozen=True, array_like=True):
+    """From now on the KV of tokens ``start …`` of ``row`` lies in ``slots`` (the cache had an equal copy)."""
+
+    row: int
+    start: int
+    slots: Ints
+
+
+class ScheduleBatch(Message, frozen=True, tag=True, array_like=True):
+    """One step's plan, executed exactly as it stands by every rank. Applied in the order of the fields.
+
+    ``rows[i]`` computes its next ``counts[i]`` tokens; their KV goes to the next ``counts[i]`` entries of ``slots``.
+    ``samples[i]`` is 1 when the row's last known token is among them, so that its next token is sampled; the worker
+    appends that token to its own copy of the row, so a decode step carries no token ids. ``masked`` says that a Masks
+    message follows, which ``sample`` waits for.
+    """
+
+    step: int
+    released: Ints
+    admitted: list[NewRow]
+    rewrites: list[Rewrite]
+    rows: Ints
+    counts: Ints
+    slots: Ints
+    samples: Ints
+    masked: bool = False
+
+
+class Masks(Message, frozen=True, tag=True, array_like=True):
+    """Grammar masks of step ``step``: for each of ``rows`` a bit a token, packed little-endian in uint32 words."""
+
+    step: int
+    rows: Ints
+    words: bytes
+
+
+# ------------------------------------------------------------------------------------------ worker → scheduler
+
+
+class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """Logprobs of the prompt tokens ``start …`` of ``row``, computed by this step."""
+
+    row: int
+    start: int
+    entries: list[Logprobs]
+
+
+class StepOutput(Message, frozen=True, tag=True, array_like=True):
+    """What step ``step`` sampled: ``tokens[i]`` for ``rows[i]``, in the order of the batch.
+
+    A token of -1 means that the row's logits were not finite; that request alone ends with an error. ``logprobs[i]`` is
+    None for rows that asked for none; the list is empty when no row asked.
+    """
+
+    step: int
+    rows: Ints
+    tokens: Ints
+    logprobs: list[Logprobs | None] = []
+    prompt_logprobs: list[PromptLogprobs] = []
+    forward_seconds: float = 0.0
+
+
+class StepFailed(Message, frozen=True, tag=True, array_like=True):
+    """Step ``step`` raised; the requests in it cannot go on, the worker can."""
+
+    step: int
+    reason: str
+
+
+FrontMessage = GenerateRequest | AbortRequest | FlushCache | Drain
+SchedulerMessage = TokenOutputs | StatsReport | CacheFlushed | Drained | Loaded
+PlanMessage = ScheduleBatch | Masks
+WorkerMessage = StepOutput | StepFailed | Loaded
+
+
+def ints(values: Any = ()) -> Ints:
+    """An int32 array of ``values``."""
+    return array("i", values)
+
+
+def _to_wire(value: Any) -> bytes:
+    if isinstance(value, array):
+        return value.tobytes()
+    raise TypeError(f"{type(value).__name__} cannot be sent")
+
+
+def _from_wire(kind: type, value: Any) -> Any:
+    if kind is array:
+        return array("i", value)
+    raise TypeError(f"{kind.__name__} cannot be received")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_to_wire)
+encode = _encoder.encode
+
+
+class Decoder(Generic[T]):
+    """Decodes frames into the messages of one union, e.g. ``Decoder(FrontMessage)``."""
+
+    def __init__(self, union: Any) -> None:
+        self._decode = msgspec.msgpack.Decoder(union, dec_hook=_from_wire).decode
+
+    def __call__(self, frame: bytes) -> T:
+        return self._decode(frame)  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""The worker process: a loop around one executor."""
