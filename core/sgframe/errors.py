@@ -52,5 +52,9 @@ class ContextLengthExceeded(RequestError):
         super().__init__(message, param=param, code="context_length_exceeded")
 
 
+class Overloaded(SgframeError):
+    """The server has as many requests as it may hold; the same request may succeed later."""
+
+
 class RequestFailed(SgframeError):
     """A request that was accepted ended by a fault of the server, not of its sender."""

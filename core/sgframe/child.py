@@ -1,0 +1,133 @@
+"""A child process's side: it reads its letter, does its role, and dies when its parent does.
+
+Three wires lead to the parent. Standard input brings the letter and then stays open: its end means that the parent is
+gone (the lifeline). The pulse pipe takes beats, progress and last words. The transport carries the work.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from setproctitle import setproctitle
+
+from sgframe.assembly.choice import Choice
+from sgframe.interfaces.backend import Backend, ExecutorSpec
+from sgframe.interfaces.cache import Cache
+from sgframe.interfaces.policy import Policy
+from sgframe.interfaces.transport import Transport
+from sgframe.logs import LogSettings, configure_logging
+from sgframe.pulse import Pulse, PulseMessage
+from sgframe.scheduler.loop import SchedulerLoop, build_scheduler
+from sgframe.scheduler.report import Report
+from sgframe.worker.loop import WorkerLoop
+
+FRONT_CHANNEL = "front"
+WORKER_CHANNEL = "worker-0"
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """All that a child needs to know; plain data, so that it looks nothing up. ``choices`` is keyed by seam."""
+
+    name: str
+    folder: str
+    choices: dict[str, Choice]
+    executor: ExecutorSpec
+    log: LogSettings
+
+
+def perform(letter: Letter, pulse: Pulse) -> None:
+    """Do the role that ``letter.name`` says, until the work or the peer ends."""
+    transport: Transport = letter.choices["transport"].build(folder=Path(letter.folder))
+    try:
+        if letter.name == "scheduler":
+            _schedule(letter, transport, pulse)
+        else:
+            _work(letter, transport, pulse)
+    finally:
+        transport.close()
+
+
+def _schedule(letter: Letter, transport: Transport, pulse: Pulse) -> None:
+    front = transport.connect(FRONT_CHANNEL)
+    worker = transport.listen(WORKER_CHANNEL)
+    policy: Policy = letter.choices["policy"].build()
+    loop = SchedulerLoop(transport, front, worker, pulse)
+    loaded = loop.wait_until_loaded()
+    cache: Cache = letter.choices["cache"].build(page_size=loaded.page_size)
+    spec = letter.executor
+    scheduler = build_scheduler(loaded, spec.max_rows, spec.max_step_tokens, cache, policy)
+    loop.run(scheduler, Report(letter.log.interval))
+
+
+def _work(letter: Letter, transport: Transport, pulse: Pulse) -> None:
+    channel = transport.connect(WORKER_CHANNEL)
+    backend: Backend = letter.choices["backend"].build()
+    executor = backend.executor()
+    try:
+        pulse.phase("loading the model")
+        loaded = executor.load(letter.executor, pulse.progress)
+        WorkerLoop(executor, channel, pulse).run(loaded)
+    finally:
+        executor.close()
+
+
+def main() -> None:
+    """Entry of ``python -m sgframe.child PULSE_FD``."""
+    pulse_fd = int(sys.argv[1])
+    os.set_inheritable(pulse_fd, False)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.SIG_IGN)  # sent to the whole group; the parent decides when its children end
+    stdin = sys.stdin.buffer
+    letter = read_letter(stdin)
+    setproctitle(f"sgframe::{letter.name}")
+    configure_logging(letter.log, letter.name)
+    threading.Thread(target=_follow_parent, args=(stdin, letter.folder), name="lifeline", daemon=True).start()
+    pulse = Pulse(PipeWriter(pulse_fd))
+    try:
+        perform(letter, pulse)
+    except Exception as error:
+        pulse.last_words(error)
+        raise SystemExit(1) from error
+
+
+def write_letter(pipe: IO[bytes], letter: Letter) -> None:
+    data = msgspec.json.encode(letter)
+    pipe.write(len(data).to_bytes(8, "little") + data)
+    pipe.flush()
+
+
+def read_letter(pipe: IO[bytes]) -> Letter:
+    """Raises SystemExit when the parent died before it had written the letter."""
+    size = int.from_bytes(pipe.read(8), "little")
+    data = pipe.read(size)
+    if not data:
+        raise SystemExit(1)
+    return msgspec.json.decode(data, type=Letter)
+
+
+class PipeWriter:
+    """Writes pulse messages, a JSON line each, so that one write is one message whatever thread it comes from."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __call__(self, message: PulseMessage) -> None:
+        os.write(self._fd, msgspec.json.encode(message) + b"\n")
+
+
+def _follow_parent(stdin: IO[bytes], folder: str) -> None:
+    """Block until the parent's end of the lifeline closes; then leave at once, and leave nothing behind."""
+    stdin.read()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

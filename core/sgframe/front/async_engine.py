@@ -1,0 +1,288 @@
+"""The engine for asyncio callers: starts the processes, serves generations, knows when one died, and cleans up.
+
+What runs on top of it (the HTTP server, the DSL, ``Engine``) sees text, Deltas and errors, never a process or a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from sgframe import errors
+from sgframe.assembly.choice import Choice
+from sgframe.assembly.providers import Seam
+from sgframe.assembly.settings import Settings
+from sgframe.child import FRONT_CHANNEL, Letter
+from sgframe.errors import ConfigError, EngineDead, PeerLost, SgframeError
+from sgframe.front.generation import Generation
+from sgframe.front.tokenizer_manager import TokenizerManager
+from sgframe.interfaces.backend import ExecutorSpec
+from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokenizer
+from sgframe.interfaces.transport import AsyncChannel, Transport
+from sgframe.logs import LogSettings
+from sgframe.messages import Constraint, Decoder, Loaded, Namespace, SchedulerMessage, SchedulerStats
+from sgframe.processes import Child, ProcessHealth, start_process, start_thread
+from sgframe.pulse import Progress as PulseProgress
+from sgframe.sampling import SamplingParams
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+FOLDER_PREFIX = "sgframe-"
+FRONT = "front"
+
+
+class AsyncEngine:
+    """A running engine. Make it by ``await AsyncEngine.start(...)`` in the event loop that will use it; ``close`` it.
+
+    Attributes:
+        settings: what it was started with.
+        choices: the part that fills each seam.
+        checkpoint: the model on disk.
+        loaded: what the worker announced: vocabulary, context, KV slots, memory ledger.
+        dead: why it died, or None while it lives.
+    """
+
+    settings: Settings
+    choices: Mapping[Seam, Choice]
+    checkpoint: Checkpoint
+    loaded: Loaded
+
+    def __init__(self, settings: Settings, choices: Mapping[Seam, Choice], progress: Progress) -> None:
+        self.settings = settings
+        self.choices = choices
+        self.dead: str | None = None
+        self.died = asyncio.Event()
+        self._progress = progress
+        self._closing = False
+        self._children: list[Child] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._manager: TokenizerManager | None = None
+
+    @classmethod
+    async def start(
+        cls, settings: Settings, choices: Mapping[Seam, Choice], progress: Progress | None = None
+    ) -> AsyncEngine:
+        """Fetch the model if need be, start the processes, and wait until they are ready.
+
+        ``progress(what, done, total)`` hears of downloads and loading. Raises ConfigError (ModelError, PluginError …) or
+        EngineDead; whatever was started is ended first, also when the call is cancelled.
+        """
+        engine = cls(settings, choices, progress or _ignore)
+        engine._folder = _private_folder()
+        engine._transport = choices[Seam.TRANSPORT].build(folder=engine._folder)
+        try:
+            await engine._start()
+        except BaseException:
+            await engine.close()
+            raise
+        return engine
+
+    _folder: Path
+    _transport: Transport
+
+    async def _start(self) -> None:
+        if self.settings.max_step_tokens < self.settings.max_running:
+            raise ConfigError(
+                f"max_step_tokens is {self.settings.max_step_tokens}, less than max_running, {self.settings.max_running}: "
+                "each running request needs a token a step; raise one or lower the other"
+            )
+        source: ModelSource = self.choices[Seam.SOURCE].build()
+        self.checkpoint = await _in_thread(lambda: source.resolve(self.settings.model, self._progress))
+        self._channel: AsyncChannel = self._transport.listen_async(FRONT_CHANNEL)
+        start = start_thread if self._transport.in_process else start_process
+        self._children = [start(self._letter(name), self) for name in ("scheduler", "worker-0")]
+        tokenizer = await _in_thread(lambda: source.tokenizer(self.checkpoint))
+        self.loaded = await self._await_loaded()
+        settings = self.settings
+        self._manager = TokenizerManager(
+            self._channel,
+            tokenizer,
+            self.choices[Seam.GRAMMAR].build(),
+            self.loaded,
+            self.checkpoint.eos_ids,
+            max_open=settings.max_running + settings.max_waiting,
+            timeout=settings.request_timeout,
+        )
+        for traffic in (self._manager.send_forever(), self._manager.receive_forever()):
+            self._tasks.append(asyncio.create_task(self._until_lost(traffic)))
+
+    def _letter(self, name: str) -> Letter:
+        settings = self.settings
+        return Letter(
+            name=name,
+            folder=str(self._folder),
+            choices={seam.value: choice for seam, choice in self.choices.items()},
+            executor=ExecutorSpec(
+                checkpoint=self.checkpoint,
+                dtype=settings.dtype,
+                max_rows=settings.max_running,
+                max_step_tokens=settings.max_step_tokens,
+                context_length=settings.context_length,
+                kv_slots=settings.kv_slots,
+                kv_bytes=settings.kv_bytes,
+            ),
+            log=LogSettings(settings.log_level, settings.log_json, settings.log_interval),
+        )
+
+    async def _await_loaded(self) -> Loaded:
+        """The worker's announcement, by way of the scheduler; or the error of the child that died instead."""
+        announced = asyncio.create_task(self._channel.recv())
+        died = asyncio.create_task(self.died.wait())
+        try:
+            await asyncio.wait((announced, died), return_when=asyncio.FIRST_COMPLETED)
+            if announced.done() and announced.exception() is None:
+                decode: Decoder[SchedulerMessage] = Decoder(SchedulerMessage)
+                loaded = decode(announced.result())
+                assert isinstance(loaded, Loaded)
+                return loaded
+            await died  # a lost channel means a dead child, and that says more
+            raise self._start_error()
+        finally:
+            for task in (announced, died):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, PeerLost):
+                    await task
+
+    def _start_error(self) -> SgframeError:
+        """The error that a child died of, as the class it was, if it is one of ours."""
+        for child in self._children:
+            kind = getattr(errors, child.error, None)
+            if isinstance(kind, type) and issubclass(kind, ConfigError):
+                return kind(self.dead)
+        return EngineDead(self.dead)
+
+    async def _until_lost(self, traffic: Awaitable[None]) -> None:
+        try:
+            await traffic
+        except PeerLost as lost:
+            self._die(f"the scheduler's channel is lost: {lost}")
+
+    # -------------------------------------------------------------------------------------------- children
+
+    def on_progress(self, child: str, progress: PulseProgress) -> None:
+        self._progress(progress.what, progress.done, progress.total)
+
+    def on_death(self, child: str, reason: str) -> None:
+        if not self._closing:
+            self._die(reason)
+
+    def _die(self, reason: str) -> None:
+        if self.dead is not None or self._closing:
+            return
+        log.error("the engine is dead: %s", reason)
+        self.dead = reason
+        if self._manager is not None:
+            self._manager.fail(reason)
+        self.died.set()
+
+    # -------------------------------------------------------------------------------------------- service
+
+    @property
+    def manager(self) -> TokenizerManager:
+        assert self._manager is not None, "the engine has not started"
+        return self._manager
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.manager.tokenizer
+
+    async def submit(
+        self,
+        prompt: str | Sequence[int],
+        params: SamplingParams,
+        *,
+        namespace: Namespace = (),
+        priority: int = 0,
+        constraint: Constraint | None = None,
+        request_id: str = "",
+    ) -> Generation:
+        """Queue ``prompt``, text or token ids, and return its generation; see TokenizerManager.submit for the errors."""
+        return await self.manager.submit(
+            prompt, params, namespace=namespace, priority=priority, constraint=constraint, request_id=request_id
+        )
+
+    async def flush_cache(self) -> int:
+        """Forget all cached prefixes that nothing runs on; returns how many tokens that were."""
+        return await self.manager.flush_cache()
+
+    def stats(self) -> SchedulerStats:
+        """The scheduler's last report."""
+        return self.manager.stats
+
+    def health(self) -> dict[str, ProcessHealth]:
+        """Each process's last sign of life, by name; the front answers for itself by answering."""
+        return {FRONT: ProcessHealth(True, 0.0, "serving", 0.0)} | {
+            child.name: child.health() for child in self._children
+        }
+
+    async def drain(self) -> None:
+        """Take no new requests, and wait until the open ones are done, at most ``drain_timeout`` seconds."""
+        self.manager.drain()
+        try:
+            await asyncio.wait_for(self.manager.drained.wait(), self.settings.drain_timeout)
+        except TimeoutError:
+            log.warning("requests still run after %g s; aborting them", self.settings.drain_timeout)
+            self.manager.abort_all("shutdown")
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.manager.drained.wait(), 1.0)
+
+    async def close(self) -> None:
+        """End everything at once: open generations fail, processes end, nothing stays behind. A second call does nothing."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._manager is not None:
+            self._manager.fail("the engine was closed")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._children:
+            self._channel.close()
+        await asyncio.gather(*(child.stop() for child in self._children))
+        self._transport.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _ignore(what: str, done: int, total: int) -> None:
+    pass
+
+
+def _private_folder() -> Path:
+    """A fresh folder (mode 0700) for this engine's sockets; folders of engines that were killed outright are removed."""
+    for stale in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}[0-9]*-*"):
+        with contextlib.suppress(ValueError, OSError):
+            pid = int(stale.name.removeprefix(FOLDER_PREFIX).partition("-")[0])
+            if stale.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(stale)
+    return Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run blocking ``work`` in a daemon thread: a cancelled start leaves it behind and the process can still end."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(action: Callable[[], None]) -> None:
+        if not future.done():
+            action()
+
+    def run() -> None:
+        try:
+            outcome = partial(future.set_result, work())
+        except BaseException as error:
+            outcome = partial(future.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, outcome)
+
+    threading.Thread(target=run, name="sgframe::start", daemon=True).start()
+    return await future

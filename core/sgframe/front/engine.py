@@ -1,0 +1,164 @@
+"""``Engine``: the engine for plain Python, in a script, a thread or a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from sgframe.assembly.assemble import assemble
+from sgframe.front.async_engine import AsyncEngine
+from sgframe.front.outputs import Delta, Result, collect
+from sgframe.logs import LogSettings, configure_logging
+from sgframe.sampling import SamplingParams
+
+T = TypeVar("T")
+Prompt = str | Sequence[int]
+
+
+class Engine:
+    """A model ready to generate, in processes of its own.
+
+    >>> with Engine(model="smollm2-135m") as engine:
+    ...     print(engine.generate("The capital of France is", SamplingParams(max_tokens=8, temperature=0)).text)
+
+    Takes the settings of ``sgframe serve`` as keyword arguments (``backend="cpu"``, ``max_running=16``, ``plugin={"lpm":
+    {"max_rounds": 4}}``), and ``config`` for a file of them. All methods may be called from any thread; the ``a…`` methods
+    from any event loop. Raises ConfigError when it cannot start.
+    """
+
+    def __init__(self, *, config: str | Path | None = None, log_level: str = "warning", **settings: Any) -> None:
+        resolved, choices = assemble(
+            {"log_level": log_level, **settings}, Path(config) if config is not None else None, os.environ
+        )
+        configured = resolved.settings
+        configure_logging(LogSettings(configured.log_level, configured.log_json, configured.log_interval), "engine")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sgframe::engine", daemon=True)
+        self._thread.start()
+        self._closed = False
+        try:
+            self._engine = self._run(AsyncEngine.start(configured, choices))
+        except BaseException:
+            self._stop_loop()
+            raise
+
+    # -------------------------------------------------------------------------------------------- synchronous
+
+    @overload
+    def generate(self, prompts: str, params: SamplingParams | None = None) -> Result: ...  # type: ignore[overload-overlap]
+    @overload
+    def generate(self, prompts: Sequence[int], params: SamplingParams | None = None) -> Result: ...
+    @overload
+    def generate(self, prompts: Sequence[Prompt], params: SamplingParams | None = None) -> list[Result]: ...
+
+    def generate(
+        self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | None = None
+    ) -> Result | list[Result]:
+        """Generate from one prompt (text or token ids), or from a list of them at once. Blocks until all are done."""
+        return self._run(self._generate(prompts, params or SamplingParams()))
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Delta]:
+        """Generate from one prompt, piece by piece. Leaving the loop early aborts the rest."""
+        pieces: queue.SimpleQueue[Delta | BaseException | None] = queue.SimpleQueue()
+        pump = asyncio.run_coroutine_threadsafe(self._pump(prompt, params or SamplingParams(), pieces.put), self._loop)
+        try:
+            while (piece := pieces.get()) is not None:
+                if isinstance(piece, BaseException):
+                    raise piece
+                yield piece
+        finally:
+            pump.cancel()
+
+    # -------------------------------------------------------------------------------------------- asynchronous
+
+    async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None) -> Result:
+        """As ``generate``, for one prompt, without blocking the caller's event loop."""
+        work = self._generate_one(prompt, params or SamplingParams())
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def astream(self, prompt: Prompt, params: SamplingParams | None = None) -> AsyncIterator[Delta]:
+        """As ``stream``, without blocking the caller's event loop."""
+        caller = asyncio.get_running_loop()
+        pieces: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
+
+        def put(piece: Delta | BaseException | None) -> None:
+            caller.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        pump = asyncio.run_coroutine_threadsafe(self._pump(prompt, params or SamplingParams(), put), self._loop)
+        try:
+            while (piece := await pieces.get()) is not None:
+                if isinstance(piece, BaseException):
+                    raise piece
+                yield piece
+        finally:
+            pump.cancel()
+
+    # -------------------------------------------------------------------------------------------- life
+
+    def flush_cache(self) -> int:
+        """Forget all cached prefixes that nothing runs on; returns how many tokens that were."""
+        return self._run(self._engine.flush_cache())
+
+    def close(self) -> None:
+        """End the engine and its processes. Open generations fail with EngineDead. A second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._run(self._engine.close())
+            self._stop_loop()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -------------------------------------------------------------------------------------------- in the loop's thread
+
+    async def _generate(self, prompts: Prompt | Sequence[Prompt], params: SamplingParams) -> Result | list[Result]:
+        if isinstance(prompts, str) or all(isinstance(token, int) for token in prompts):
+            return await self._generate_one(prompts, params)  # type: ignore[arg-type]  # no element is a prompt
+        tasks = [asyncio.create_task(self._generate_one(prompt, params)) for prompt in prompts]  # type: ignore[arg-type]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:  # when one has failed, the others' results have nowhere to go
+                task.cancel()
+
+    async def _generate_one(self, prompt: Prompt, params: SamplingParams) -> Result:
+        async with await self._engine.submit(prompt, params) as generation:
+            return Result(generation.prompt_tokens, await collect(generation))
+
+    async def _pump(
+        self, prompt: Prompt, params: SamplingParams, put: Callable[[Delta | BaseException | None], None]
+    ) -> None:
+        try:
+            async with await self._engine.submit(prompt, params) as generation:
+                async for delta in generation:
+                    put(delta)
+            put(None)
+        except Exception as error:
+            put(error)
+
+    def _run(self, work: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await work
+
+        future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def _stop_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

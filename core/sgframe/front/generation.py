@@ -1,0 +1,159 @@
+"""One generation in the front: n outputs of one prompt, token ids in, pieces of text out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from sgframe.errors import RequestFailed
+from sgframe.front.outputs import Delta, Usage
+from sgframe.front.text import TextStream
+from sgframe.interfaces.source import Tokenizer
+from sgframe.messages import TokenOutput
+from sgframe.sampling import SamplingParams
+
+log = logging.getLogger(__name__)
+
+
+class OutputStream:
+    """Turns the token ids of one output into Deltas: bytes, text, stop strings, counts."""
+
+    def __init__(self, index: int, prompt_len: int, params: SamplingParams, tokenizer: Tokenizer) -> None:
+        self.index = index
+        self.finished = False
+        self._prompt_len = prompt_len
+        self._params = params
+        self._tokenizer = tokenizer
+        self._text = TextStream(
+            params.stop, include_stop=params.include_stop, strip_leading_space=tokenizer.strips_leading_space
+        )
+        self._count = 0
+
+    def take(self, output: TokenOutput) -> Delta:
+        """The piece that ``output`` adds. ``finished`` tells whether it is the last one."""
+        finish = output.finish
+        tokens = tuple(output.tokens)
+        self._count += len(tokens)
+        ending = finish is not None and finish.reason == "stop" and not self._params.include_stop
+        text = "".join(self._text.feed(self._bytes(token)) for token in (tokens[:-1] if ending else tokens))
+        if finish is not None:
+            text += self._text.finish()
+        matched = self._text.matched
+        self.finished = finish is not None or matched is not None
+        return Delta(
+            index=self.index,
+            text=text,
+            tokens=tokens,
+            usage=Usage(self._prompt_len, self._count, output.cached_tokens),
+            logprobs=None if output.logprobs is None else tuple(output.logprobs),
+            prompt_logprobs=None if output.prompt_logprobs is None else tuple(output.prompt_logprobs),
+            finish_reason="stop" if matched is not None else finish.reason if finish is not None else None,
+            stop_match=matched if matched is not None else finish.matched if finish is not None else None,
+        )
+
+    def _bytes(self, token: int) -> bytes:
+        if self._params.skip_special_tokens and self._tokenizer.is_special(token):
+            return b""
+        return self._tokenizer.token_bytes(token)
+
+
+class Generation:
+    """Async iterator over the Deltas of all outputs, merged as they come; leaving its context aborts what still runs.
+
+    ``abort_output`` sends an abort for one output by its position. Raises RequestFailed or EngineDead while iterated.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt_tokens: tuple[int, ...],
+        streams: list[OutputStream],
+        abort_output: Callable[[int, str], None],
+    ) -> None:
+        self.request_id = request_id
+        self.prompt_tokens = prompt_tokens
+        self._streams = streams
+        self._abort_output = abort_output
+        self._queue: asyncio.Queue[Delta | Exception] = asyncio.Queue()
+        self._unread = len(streams)
+        self._started = time.monotonic()
+        self._first: float | None = None
+
+    # ---------------------------------------------------------------------------------------- from the manager
+
+    def take(self, index: int, output: TokenOutput) -> bool:
+        """Feed one output; True when that output needs nothing more. Its slots may still have to be freed by an abort."""
+        stream = self._streams[index]
+        if self._first is None:
+            self._first = time.monotonic()
+        if output.finish is not None and output.finish.reason == "error":
+            stream.finished = True
+            self._log_end(index, f"error: {output.finish.detail}", None)
+            self._queue.put_nowait(RequestFailed(output.finish.detail))
+            return True
+        delta = stream.take(output)
+        self._queue.put_nowait(delta)
+        if stream.finished:
+            if output.finish is None:
+                self._abort_output(index, "stop string")
+            cause = (
+                output.finish.detail if output.finish is not None and output.finish.detail else repr(delta.stop_match)
+            )
+            self._log_end(index, f"{delta.finish_reason} ({cause})", delta.usage)
+        return stream.finished
+
+    def fail(self, error: Exception) -> None:
+        """End everything that is open with ``error``."""
+        for index, stream in enumerate(self._streams):
+            if not stream.finished:
+                stream.finished = True
+                self._log_end(index, f"error: {error}", None)
+        self._queue.put_nowait(error)
+
+    # ---------------------------------------------------------------------------------------- for the caller
+
+    def abort(self, cause: str) -> None:
+        """Ask for the end of all open outputs; each then ends with finish_reason ``abort``."""
+        for index, stream in enumerate(self._streams):
+            if not stream.finished:
+                self._abort_output(index, cause)
+
+    def __aiter__(self) -> Generation:
+        return self
+
+    async def __anext__(self) -> Delta:
+        if self._unread == 0:
+            raise StopAsyncIteration
+        item = await self._queue.get()
+        if isinstance(item, Exception):
+            self._unread = 0
+            self.abort("another output failed")
+            raise item
+        self._unread -= item.finish_reason is not None
+        return item
+
+    async def __aenter__(self) -> Generation:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort("abandoned by its caller")
+
+    def _log_end(self, index: int, cause: str, usage: Usage | None) -> None:
+        now = time.monotonic()
+        name = f"{self.request_id}[{index}]" if len(self._streams) > 1 else self.request_id
+        counts = "" if usage is None else f", {usage.completion_tokens} out, {usage.cached_tokens} cached"
+        ttft = "" if self._first is None else f", first token {self._first - self._started:.3f} s"
+        log.info(
+            "request %s ended: %s; %d in%s%s, total %.3f s",
+            name,
+            cause,
+            len(self.prompt_tokens),
+            counts,
+            ttft,
+            now - self._started,
+        )

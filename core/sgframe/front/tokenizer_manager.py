@@ -1,0 +1,240 @@
+"""The TokenizerManager: text to ids on the way in, ids to text on the way out, for every open request.
+
+Owns the table of open requests and the channel to the scheduler. The scheduler's ids are its own counter; a client's id is
+only a label for the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+from array import array
+from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn, assert_never
+
+from sgframe.capacity import output_limit
+from sgframe.errors import EngineDead, Overloaded, RequestError
+from sgframe.front.generation import Generation, OutputStream
+from sgframe.interfaces.grammar import Grammar
+from sgframe.interfaces.source import Tokenizer
+from sgframe.interfaces.transport import AsyncChannel
+from sgframe.messages import (
+    AbortRequest,
+    CacheFlushed,
+    Constraint,
+    Decoder,
+    Drain,
+    Drained,
+    FlushCache,
+    FrontMessage,
+    GenerateRequest,
+    Loaded,
+    Namespace,
+    SchedulerMessage,
+    SchedulerStats,
+    StatsReport,
+    TokenOutputs,
+    encode,
+    ints,
+)
+from sgframe.sampling import SamplingParams, TokenSampling
+
+log = logging.getLogger(__name__)
+
+LONG_TEXT = 20_000
+"""Characters from which a prompt is encoded in a thread, so that other requests' streams go on meanwhile."""
+
+
+class TokenizerManager:
+    """Submits requests to the scheduler and hands each what comes back. Lives in one event loop."""
+
+    def __init__(
+        self,
+        channel: AsyncChannel,
+        tokenizer: Tokenizer,
+        grammar: Grammar,
+        loaded: Loaded,
+        eos_ids: Sequence[int],
+        max_open: int,
+        timeout: float = 0.0,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.loaded = loaded
+        self.stats = SchedulerStats()
+        self.drained = asyncio.Event()
+        self._channel = channel
+        self._grammar = grammar
+        self._eos_ids = tuple(eos_ids)
+        self._max_open = max_open
+        self._timeout = timeout
+        self._ids = itertools.count(1)
+        self._open: dict[int, tuple[Generation, int]] = {}
+        self._flushes: dict[int, asyncio.Future[int]] = {}
+        self._outgoing: asyncio.Queue[FrontMessage] = asyncio.Queue()
+        self._decode: Decoder[SchedulerMessage] = Decoder(SchedulerMessage)
+        self._dead: EngineDead | None = None
+        self._draining = False
+
+    # -------------------------------------------------------------------------------------------- requests
+
+    async def submit(
+        self,
+        prompt: str | Sequence[int],
+        params: SamplingParams,
+        *,
+        namespace: Namespace = (),
+        priority: int = 0,
+        constraint: Constraint | None = None,
+        request_id: str = "",
+    ) -> Generation:
+        """Queue ``prompt`` and return its generation.
+
+        Raises RequestError when the request cannot be honoured as it stands, Overloaded when too many are open, EngineDead
+        when a process of the engine died.
+        """
+        params.validate(self.loaded.vocab_size)
+        self._refuse_constraint(constraint)
+        tokens = await self._tokens(prompt)
+        max_tokens = output_limit(len(tokens), params.max_tokens, self.loaded.context_length)
+        if self._dead is not None:
+            raise self._dead
+        if self._draining:
+            raise Overloaded("the server is shutting down and takes no new requests")
+        if len(self._open) + params.n > self._max_open:
+            raise Overloaded(f"{len(self._open)} requests are open, the limit is {self._max_open}; try again later")
+        ids = [next(self._ids) for _ in range(params.n)]
+        streams = [OutputStream(index, len(tokens), params, self.tokenizer) for index in range(params.n)]
+        generation = Generation(
+            request_id or f"#{ids[0]}", tuple(tokens), streams, lambda index, cause: self._abort(ids[index], cause)
+        )
+        stop_ids = ints(params.stop_token_ids if params.ignore_eos else (*self._eos_ids, *params.stop_token_ids))
+        seed = secrets.randbits(63) if params.seed is None else params.seed
+        for index, request in enumerate(ids):
+            self._open[request] = (generation, index)
+            sampling = _token_sampling(params, seed, index)
+            self._outgoing.put_nowait(
+                GenerateRequest(request, tokens, max_tokens, stop_ids, sampling, namespace, priority)
+            )
+        if self._timeout:
+            asyncio.get_running_loop().call_later(
+                self._timeout, partial(generation.abort, f"timeout after {self._timeout:g} s")
+            )
+        return generation
+
+    def _refuse_constraint(self, constraint: Constraint | None) -> None:
+        if constraint is not None and constraint.kind not in self._grammar.kinds:
+            raise RequestError(
+                f"this server's grammar cannot honour a constraint of kind '{constraint.kind}'; choose another with "
+                "--grammar",
+                param="response_format",
+                code="unsupported_constraint",
+            )
+
+    async def _tokens(self, prompt: str | Sequence[int]) -> array[int]:
+        if isinstance(prompt, str):
+            encode_text = partial(self.tokenizer.encode, prompt)
+            tokens = ints(await asyncio.to_thread(encode_text) if len(prompt) > LONG_TEXT else encode_text())
+        else:
+            tokens = _checked_ids(prompt, self.loaded.vocab_size)
+        if not tokens:
+            raise RequestError("the prompt is empty: it must have at least one token", param="prompt")
+        return tokens
+
+    def _abort(self, request: int, cause: str) -> None:
+        if request in self._open:
+            self._outgoing.put_nowait(AbortRequest(request, cause))
+
+    async def flush_cache(self) -> int:
+        """Forget all cached prefixes that nothing runs on; returns their tokens."""
+        if self._dead is not None:
+            raise self._dead
+        request = next(self._ids)
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._flushes[request] = future
+        self._outgoing.put_nowait(FlushCache(request))
+        return await future
+
+    def drain(self) -> None:
+        """Refuse new requests and let the open ones finish; then ``drained`` is set."""
+        if not self._draining:
+            self._draining = True
+            self._outgoing.put_nowait(Drain())
+
+    def abort_all(self, cause: str) -> None:
+        for generation, _ in list(self._open.values()):
+            generation.abort(cause)
+
+    def fail(self, reason: str) -> None:
+        """The engine is dead: everything open ends with that error, and so does everything that comes."""
+        if self._dead is not None:
+            return
+        self._dead = EngineDead(reason)
+        for generation in {id(generation): generation for generation, _ in self._open.values()}.values():
+            generation.fail(self._dead)
+        self._open.clear()
+        for future in self._flushes.values():
+            if not future.done():
+                future.set_exception(self._dead)
+        self.drained.set()
+
+    # -------------------------------------------------------------------------------------------- traffic
+
+    async def send_forever(self) -> NoReturn:
+        """Put queued messages on the channel, in order. Raises PeerLost."""
+        while True:
+            await self._channel.send(encode(await self._outgoing.get()))
+
+    async def receive_forever(self) -> NoReturn:
+        """Hand what the scheduler says to whom it is for. Raises PeerLost."""
+        while True:
+            self._take(self._decode(await self._channel.recv()))
+
+    def _take(self, message: SchedulerMessage) -> None:
+        match message:
+            case TokenOutputs(outputs=outputs):
+                for output in outputs:
+                    entry = self._open.get(output.id)
+                    if entry is not None and entry[0].take(entry[1], output):
+                        del self._open[output.id]
+            case StatsReport(stats=stats):
+                self.stats = stats
+            case CacheFlushed(id=request, tokens=tokens):
+                future = self._flushes.pop(request)
+                if not future.done():
+                    future.set_result(tokens)
+            case Drained():
+                self.drained.set()
+            case Loaded():
+                raise AssertionError("a model is loaded once")
+            case _:
+                assert_never(message)
+
+
+def _token_sampling(params: SamplingParams, seed: int, index: int) -> TokenSampling:
+    """What the sampler needs of ``params`` for output ``index``; each output draws from a seed of its own."""
+    return TokenSampling(
+        seed=(seed + index * 0x9E3779B97F4A7C15 + 2**63) % 2**64 - 2**63,
+        temperature=params.temperature,
+        top_p=params.top_p,
+        top_k=min(params.top_k, 2**31 - 1),
+        min_p=params.min_p,
+        presence_penalty=params.presence_penalty,
+        frequency_penalty=params.frequency_penalty,
+        repetition_penalty=params.repetition_penalty,
+        logit_bias=params.logit_bias,
+        logprobs=-1 if params.logprobs is None else params.logprobs,
+        prompt_logprobs=-1 if params.prompt_logprobs is None or index > 0 else params.prompt_logprobs,
+    )
+
+
+def _checked_ids(tokens: Sequence[int], vocab_size: int) -> array[int]:
+    for token in tokens:
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocab_size:
+            raise RequestError(
+                f"the prompt holds {token!r}, which is no token id: this model's are 0 to {vocab_size - 1}",
+                param="prompt",
+            )
+    return ints(tokens)

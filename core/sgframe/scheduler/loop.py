@@ -1,0 +1,180 @@
+"""The scheduler process's loop: messages in, batches out. All waiting happens here; all deciding in ``Scheduler``."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from typing import assert_never
+
+import msgspec
+
+from sgframe.errors import PeerLost
+from sgframe.interfaces.cache import Cache
+from sgframe.interfaces.policy import Policy
+from sgframe.interfaces.transport import Channel, Transport
+from sgframe.messages import (
+    AbortRequest,
+    CacheFlushed,
+    Decoder,
+    Drain,
+    Drained,
+    FlushCache,
+    FrontMessage,
+    GenerateRequest,
+    Loaded,
+    ScheduleBatch,
+    StatsReport,
+    StepFailed,
+    StepOutput,
+    TokenOutputs,
+    WorkerMessage,
+    encode,
+)
+from sgframe.pulse import Pulse
+from sgframe.scheduler.report import Report
+from sgframe.scheduler.scheduler import Limits, Scheduler
+
+log = logging.getLogger(__name__)
+
+STATS_INTERVAL = 0.2
+"""Seconds between two stats reports to the front, at most."""
+
+
+class SchedulerLoop:
+    """Drives one Scheduler between the front's channel and the worker's. ``run`` returns when drained or alone."""
+
+    def __init__(self, transport: Transport, front: Channel, worker: Channel, pulse: Pulse) -> None:
+        self._transport = transport
+        self._front = front
+        self._worker = worker
+        self._pulse = pulse
+        self._decode_front: Decoder[FrontMessage] = Decoder(FrontMessage)
+        self._decode_worker: Decoder[WorkerMessage] = Decoder(WorkerMessage)
+        self._draining = False
+        self._reported = 0.0
+        self._changed = True
+        self._step_seconds = 0.0
+
+    def wait_until_loaded(self) -> Loaded:
+        """Wait for the worker's model; announce to the front a context that the KV pool can hold."""
+        self._pulse.phase("waiting for the model")
+        frame = self._worker.recv()
+        assert frame is not None
+        loaded = self._decode_worker(frame)
+        assert isinstance(loaded, Loaded)
+        loaded = msgspec.structs.replace(loaded, context_length=min(loaded.context_length, loaded.slots))
+        self._front.send(encode(loaded))
+        return loaded
+
+    def run(self, scheduler: Scheduler, report: Report) -> None:
+        """Serve until the front says drain and all is done, or the front is gone."""
+        self._scheduler, self._report = scheduler, report
+        gc.collect()
+        gc.freeze()  # what lives now lives on: keep the collector from walking it in every pass
+        try:
+            while not (self._draining and scheduler.idle):
+                self._step()
+            self._front.send(encode(Drained()))
+        except PeerLost as lost:
+            if not self._front_is_gone():
+                raise
+            log.debug("the front is gone: %s", lost)
+
+    def _step(self) -> None:
+        started = time.perf_counter()
+        self._pulse.phase("scheduling")
+        self._receive(timeout=0)
+        batch = self._scheduler.plan()
+        if batch is not None:
+            self._worker.send(encode(batch))
+        self._publish()
+        if batch is None:
+            self._rest()
+            return
+        planned = time.perf_counter()
+        self._pulse.phase("waiting for the worker")
+        output = self._await_output()
+        received = time.perf_counter()
+        if isinstance(output, StepFailed):
+            log.error("step %d failed: %s", output.step, output.reason)
+            self._scheduler.fail(output.reason)
+        else:
+            self._scheduler.apply(output)
+        self._publish()
+        busy = planned - started + time.perf_counter() - received
+        self._step_seconds += 0.05 * (busy - self._step_seconds)
+        self._changed = True
+        self._after(batch)
+
+    def _await_output(self) -> StepOutput | StepFailed:
+        """The worker's answer; arrivals are queued meanwhile."""
+        while True:
+            self._transport.wait((self._front, self._worker), timeout=1.0)
+            self._receive(timeout=0)
+            if (frame := self._worker.recv(timeout=0)) is not None:
+                output = self._decode_worker(frame)
+                assert not isinstance(output, Loaded)
+                return output
+
+    def _rest(self) -> None:
+        """Nothing to compute: prove the accounts, tell the front, and sleep until a message comes."""
+        if self._changed:
+            self._changed = False
+            self._send_stats()
+            self._report.idle(self._scheduler)
+        self._pulse.phase("idle")
+        if self._transport.wait((self._front, self._worker), timeout=1.0):
+            self._worker.recv(timeout=0)  # raises when the worker is gone; it has nothing to say unasked
+
+    def _receive(self, timeout: float) -> None:
+        """Take in all that the front has sent."""
+        while (frame := self._front.recv(timeout=timeout)) is not None:
+            try:
+                message = self._decode_front(frame)
+            except msgspec.DecodeError as error:
+                log.error("a message from the front could not be read: %s", error)
+                continue
+            self._handle(message)
+
+    def _handle(self, message: FrontMessage) -> None:
+        self._changed = True
+        match message:
+            case GenerateRequest():
+                self._scheduler.add(message)
+            case AbortRequest(id=request_id, cause=cause):
+                self._scheduler.abort(request_id, cause)
+            case FlushCache(id=request_id):
+                self._front.send(encode(CacheFlushed(request_id, self._scheduler.flush())))
+            case Drain():
+                self._draining = True
+            case _:
+                assert_never(message)
+
+    def _publish(self) -> None:
+        if self._scheduler.outbox:
+            self._front.send(encode(TokenOutputs(self._scheduler.outbox)))
+            self._scheduler.outbox = []
+
+    def _after(self, batch: ScheduleBatch) -> None:
+        now = time.monotonic()
+        if now - self._reported >= STATS_INTERVAL:
+            self._reported = now
+            self._send_stats()
+        self._report.step(batch, self._scheduler, now)
+
+    def _send_stats(self) -> None:
+        stats = msgspec.structs.replace(self._scheduler.stats(), step_seconds=self._step_seconds)
+        self._front.send(encode(StatsReport(stats)))
+
+    def _front_is_gone(self) -> bool:
+        try:
+            self._front.recv(timeout=0)
+        except PeerLost:
+            return True
+        return False
+
+
+def build_scheduler(loaded: Loaded, max_running: int, max_step_tokens: int, cache: Cache, policy: Policy) -> Scheduler:
+    """A scheduler for the worker that announced ``loaded``."""
+    return Scheduler(Limits(loaded.slots, max_running, max_step_tokens), cache, policy)

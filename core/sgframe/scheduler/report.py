@@ -1,0 +1,60 @@
+"""The scheduler's log lines: one per batch that admits prompts, one per interval while tokens are generated."""
+
+from __future__ import annotations
+
+import logging
+
+from sgframe.messages import ScheduleBatch
+from sgframe.scheduler.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+
+class Report:
+    """Writes what happened to the log. ``interval`` is in seconds."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._last_time = 0.0
+        self._last_tokens = 0
+
+    def step(self, batch: ScheduleBatch, scheduler: Scheduler, now: float) -> None:
+        """After each step; ``now`` on a monotonic clock in seconds."""
+        if batch.admitted:
+            self._prefill(batch)
+        if now - self._last_time >= self._interval:
+            self._decode(scheduler, now)
+
+    def idle(self, scheduler: Scheduler) -> None:
+        """When the last request has ended: the accounts must balance. A mismatch is logged and does not end the service."""
+        try:
+            scheduler.check()
+        except AssertionError as error:
+            log.error("KV slots do not add up: %s", error)
+
+    def _prefill(self, batch: ScheduleBatch) -> None:
+        cached = sum(len(row.slots) for row in batch.admitted)
+        known = sum(len(row.tokens) for row in batch.admitted)
+        log.info(
+            "prefill: %d requests, %d new tokens, %d cached tokens, hit rate %.1f %%",
+            len(batch.admitted),
+            known - cached,
+            cached,
+            100 * cached / known,
+        )
+
+    def _decode(self, scheduler: Scheduler, now: float) -> None:
+        stats = scheduler.stats()
+        generated = stats.generated_tokens - self._last_tokens
+        rate = generated / (now - self._last_time) if self._last_time else 0.0
+        self._last_time, self._last_tokens = now, stats.generated_tokens
+        if rate:
+            log.info(
+                "decode: %d running, %d waiting, %.1f tokens/s, slots: %d free, %d cached, %d leased",
+                stats.running,
+                stats.waiting,
+                rate,
+                stats.slots_free,
+                stats.slots_cached,
+                stats.slots_leased,
+            )
