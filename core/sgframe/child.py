@@ -88,7 +88,7 @@ def main() -> None:
     letter = read_letter(stdin)
     setproctitle(f"sgframe::{letter.name}")
     configure_logging(letter.log, letter.name)
-    threading.Thread(target=_follow_parent, args=(stdin, letter.folder), name="lifeline", daemon=True).start()
+    threading.Thread(target=_follow_parent, args=(stdin.fileno(), letter.folder), name="lifeline", daemon=True).start()
     pulse = Pulse(PipeWriter(pulse_fd))
     try:
         perform(letter, pulse)
@@ -122,9 +122,10 @@ class PipeWriter:
         os.write(self._fd, msgspec.json.encode(message) + b"\n")
 
 
-def _follow_parent(stdin: IO[bytes], folder: str) -> None:
+def _follow_parent(lifeline: int, folder: str) -> None:
     """Block until the parent's end of the lifeline closes; then leave at once, and leave nothing behind."""
-    stdin.read()
+    while os.read(lifeline, 1):
+        pass
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 

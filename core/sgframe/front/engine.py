@@ -33,10 +33,10 @@ class Engine:
     """
 
     def __init__(self, *, config: str | Path | None = None, log_level: str = "warning", **settings: Any) -> None:
-        resolved, choices = assemble(
-            {"log_level": log_level, **settings}, Path(config) if config is not None else None, os.environ
+        configuration, choices = assemble(
+            {"log_level": log_level, **settings}, Path(config) if config else None, os.environ
         )
-        configured = resolved.settings
+        configured = configuration.settings
         configure_logging(LogSettings(configured.log_level, configured.log_json, configured.log_interval), "engine")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sgframe::engine", daemon=True)

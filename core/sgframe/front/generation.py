@@ -27,9 +27,7 @@ class OutputStream:
         self._prompt_len = prompt_len
         self._params = params
         self._tokenizer = tokenizer
-        self._text = TextStream(
-            params.stop, include_stop=params.include_stop, strip_leading_space=tokenizer.strips_leading_space
-        )
+        self._text = TextStream(params.stop, include_stop=params.include_stop)
         self._count = 0
 
     def take(self, output: TokenOutput) -> Delta:
@@ -99,10 +97,7 @@ class Generation:
         if stream.finished:
             if output.finish is None:
                 self._abort_output(index, "stop string")
-            cause = (
-                output.finish.detail if output.finish is not None and output.finish.detail else repr(delta.stop_match)
-            )
-            self._log_end(index, f"{delta.finish_reason} ({cause})", delta.usage)
+            self._log_end(index, _cause(delta, output), delta.usage)
         return stream.finished
 
     def fail(self, error: Exception) -> None:
@@ -157,3 +152,11 @@ class Generation:
             ttft,
             now - self._started,
         )
+
+
+def _cause(delta: Delta, output: TokenOutput) -> str:
+    """What ended an output, for the log: the reason, and the string, token or words behind it."""
+    if delta.stop_match is not None:
+        return f"stop at {delta.stop_match!r}"
+    detail = output.finish.detail if output.finish is not None else ""
+    return f"{delta.finish_reason} ({detail})" if detail else f"{delta.finish_reason}"

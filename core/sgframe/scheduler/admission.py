@@ -11,13 +11,10 @@ from sgframe.scheduler.request import Request
 
 log = logging.getLogger(__name__)
 
-HEADROOM = 32
-"""Output tokens kept free for each running request. Too few cause retractions, too many leave rows empty."""
 
-
-def headroom(request: Request) -> int:
-    """Slots its output will want soon."""
-    return min(request.remaining, HEADROOM)
+def headroom(request: Request, most: int) -> int:
+    """Slots its output will want soon, counted up to ``most``."""
+    return min(request.remaining, most)
 
 
 def uncomputed(request: Request) -> int:

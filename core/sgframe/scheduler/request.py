@@ -38,7 +38,7 @@ class Request:
     def of(cls, message: GenerateRequest) -> Request:
         return cls(
             id=message.id,
-            tokens=message.tokens,
+            tokens=message.tokens[:],
             prompt_len=len(message.tokens),
             max_tokens=message.max_tokens,
             stop_ids=frozenset(message.stop_ids),

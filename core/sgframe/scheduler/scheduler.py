@@ -33,11 +33,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds a step: KV slots in all, rows that run at once, tokens computed in one step."""
+    """What bounds a step.
+
+    Attributes:
+        slots: KV slots in all.
+        max_running: rows that run at once.
+        max_step_tokens: tokens computed in one step.
+        headroom: output tokens of each running request for which admission keeps slots free; too few cause retractions,
+            too many leave rows empty.
+    """
 
     slots: int
     max_running: int
     max_step_tokens: int
+    headroom: int = 32
 
 
 @dataclass(slots=True)
@@ -153,13 +162,14 @@ class Scheduler:
         """Take waiting requests in the policy's order until rows, tokens or memory run out. None is overtaken for size."""
         if not self.waiting or not self._free_rows or budget <= 0 or self._available() == 0:
             return
-        committed = sum(uncomputed(request) + headroom(request) for request in self.running)
+        most = self.limits.headroom
+        committed = sum(uncomputed(request) + headroom(request, most) for request in self.running)
         latest = -1
         for request in arrival_order(self.waiting, self.policy, self.cache):
             if not self._free_rows or budget <= 0:
                 break
             lease = self.cache.match_prefix(request.tokens, request.namespace, request.match_limit)
-            need = len(request.tokens) - len(lease) + headroom(request)
+            need = len(request.tokens) - len(lease) + headroom(request, most)
             available = self._available()
             if (self.running and committed + need > available) or available == 0:
                 self.cache.release(lease)

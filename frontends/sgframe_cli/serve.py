@@ -1,0 +1,109 @@
+"""``sgframe serve``: the engine behind its HTTP server, from start to drained end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from setproctitle import setproctitle
+from sgframe_openai.server import HttpServer, bind
+
+from sgframe.assembly.choice import Choice
+from sgframe.assembly.providers import Seam
+from sgframe.assembly.settings import Settings
+from sgframe.front.async_engine import AsyncEngine
+from sgframe_cli.options import CommandLine, settings_options
+from sgframe_cli.starting import prepare, start_engine
+
+log = logging.getLogger(__name__)
+
+DIED = 1
+"""Exit code when a process of the engine died."""
+CLOSE_GRACE = 2.0
+"""Seconds that open responses get to tell their clients of a death."""
+
+
+@click.command()
+@settings_options
+def serve(command_line: CommandLine) -> None:
+    """Serve a model over HTTP, by an API that OpenAI's clients speak.
+
+    SIGINT or SIGTERM drains: new requests are refused, open ones finish. A second one ends at once.
+    """
+    settings, choices = prepare(command_line)
+    setproctitle("sgframe::front")
+    sys.exit(asyncio.run(_serve(settings, choices)))
+
+
+class _Stop:
+    """The signal that asked for the end, once there is one."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.exit_code = 0
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(signum, self._on_signal, signum)
+
+    def _on_signal(self, signum: int) -> None:
+        name = signal.Signals(signum).name
+        if self.asked.is_set():
+            log.warning("second signal, %s: ending at once", name)
+            os._exit(128 + signum)  # the children's lifelines end with this process, and they clean up
+        log.info("%s: shutting down", name)
+        self.exit_code = 128 + signum
+        self.asked.set()
+
+
+async def _serve(settings: Settings, choices: Mapping[Seam, Choice]) -> int:
+    """Returns the exit code: 0 after a drained end, 128 + signal when stopped during the start, DIED after a death."""
+    stop = _Stop()
+    listener = bind(settings.host, settings.port)  # before the model loads: a taken port should not cost that wait
+    starting = asyncio.create_task(start_engine(settings, choices))
+    await _first_of(starting, asyncio.create_task(stop.asked.wait()))
+    if not starting.done():
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+        return stop.exit_code
+    engine = await starting
+    try:
+        server = HttpServer(engine, listener)
+        await server.start()
+        _announce(engine, *listener.getsockname()[:2])
+        await _first_of(asyncio.create_task(stop.asked.wait()), asyncio.create_task(engine.died.wait()))
+        if engine.dead is None:
+            await engine.drain()
+        await server.stop(CLOSE_GRACE)
+        return 0 if engine.dead is None else DIED
+    finally:
+        await engine.close()
+
+
+async def _first_of(*tasks: asyncio.Task[Any]) -> None:
+    """Wait until one of ``tasks`` is done."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _announce(engine: AsyncEngine, host: str, port: int) -> None:
+    """The ready line, and a request to paste into a shell."""
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    name = engine.settings.served_model_name or engine.checkpoint.name
+    key = "" if engine.settings.api_key is None else " -H 'Authorization: Bearer YOUR_KEY'"
+    path, ask = (
+        ("chat/completions", {"messages": [{"role": "user", "content": "What is the capital of France?"}]})
+        if engine.tokenizer.has_chat_template
+        else ("completions", {"prompt": "The capital of France is"})
+    )
+    body = json.dumps({"model": name, **ask, "max_tokens": 32})
+    click.echo(f"sgframe is ready: model {name} on {url}")
+    click.echo(f"curl {url}/v1/{path}{key} -H 'Content-Type: application/json' -d '{body}'")
+    sys.stdout.flush()

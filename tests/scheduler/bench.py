@@ -1,0 +1,153 @@
+"""A bench for the scheduler alone: a worker that remembers in which slot each prefix's KV was written, and checks all reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sgframe.assembly.providers import PluginSettings
+from sgframe.interfaces.cache import Cache
+from sgframe.interfaces.policy import Policy
+from sgframe.messages import (
+    Finish,
+    GenerateRequest,
+    Logprobs,
+    NewRow,
+    PromptLogprobs,
+    ScheduleBatch,
+    StepOutput,
+    TokenOutput,
+    ints,
+)
+from sgframe.sampling import TokenSampling
+from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe_basic.policy import FirstComeFirstServed
+from sgframe_radix import RadixSettings
+from sgframe_radix.cache import RadixCache
+
+VOCAB = 50
+EOS = 49
+
+
+def next_token(tokens: Sequence[int]) -> int:
+    """The model: a fixed function of the whole sequence, never EOS unless the sum says so."""
+    return (sum((i + 1) * token for i, token in enumerate(tokens)) * 7 + len(tokens)) % VOCAB
+
+
+def expected_output(prompt: Sequence[int], max_tokens: int, stop_ids: Sequence[int] = ()) -> list[int]:
+    tokens = list(prompt)
+    for _ in range(max_tokens):
+        tokens.append(next_token(tokens))
+        if tokens[-1] in stop_ids:
+            break
+    return tokens[len(prompt) :]
+
+
+class CheckingWorker:
+    """Executes batches; fails when a row reads a slot that does not hold its own prefix."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, NewRow] = {}
+        self.tokens: dict[int, list[int]] = {}
+        self.slots: dict[int, list[int]] = {}
+        self.kv: dict[int, tuple[int, ...]] = {}
+        self.computed = 0
+
+    def execute(self, batch: ScheduleBatch) -> StepOutput:
+        for row in batch.released:
+            del self.rows[row], self.tokens[row], self.slots[row]
+        for new in batch.admitted:
+            assert new.row not in self.rows, f"row {new.row} is taken"
+            self.rows[new.row] = new
+            self.tokens[new.row] = list(new.tokens)
+            self.slots[new.row] = list(new.slots)
+        for rewrite in batch.rewrites:
+            self.slots[rewrite.row][rewrite.start : rewrite.start + len(rewrite.slots)] = rewrite.slots
+        slots = iter(batch.slots)
+        sampled, prompt_logprobs = [], []
+        for row, count, samples in zip(batch.rows, batch.counts, batch.samples, strict=True):
+            start = len(self.slots[row])
+            self.slots[row].extend(next(slots) for _ in range(count))
+            self._compute(row, start)
+            prompt_logprobs += self._prompt_logprobs(row, start, start + count)
+            if samples:
+                assert len(self.slots[row]) == len(self.tokens[row])
+                sampled.append((row, next_token(self.tokens[row])))
+                self.tokens[row].append(sampled[-1][1])
+        assert next(slots, None) is None
+        self.computed += sum(batch.counts)
+        return StepOutput(
+            batch.step, ints(r for r, _ in sampled), ints(t for _, t in sampled), prompt_logprobs=prompt_logprobs
+        )
+
+    def _compute(self, row: int, start: int) -> None:
+        tokens = tuple(self.tokens[row])
+        slots = self.slots[row]
+        for position in range(start, len(slots)):
+            self.kv[slots[position]] = tokens[: position + 1]
+        for position, slot in enumerate(slots):
+            found = self.kv.get(slot)
+            assert found == tokens[: position + 1], f"row {row} reads slot {slot} at {position} and finds {found}"
+
+    def _prompt_logprobs(self, row: int, start: int, end: int) -> list[PromptLogprobs]:
+        new = self.rows[row]
+        if new.sampling.prompt_logprobs < 0:
+            return []
+        first, last = max(start + 1, new.logprobs_from), min(end, new.prompt_len - 1)
+        entries = [Logprobs(new.tokens[p], -float(p), ints(), []) for p in range(first, last + 1)]
+        return [PromptLogprobs(row, first, entries)] if entries else []
+
+
+class Bench:
+    """A scheduler and its checking worker, stepped by hand; collects each request's output."""
+
+    def __init__(
+        self,
+        slots: int = 64,
+        max_running: int = 4,
+        max_step_tokens: int = 16,
+        cache: Cache | None = None,
+        policy: Policy | None = None,
+        headroom: int = 0,
+    ) -> None:
+        self.worker = CheckingWorker()
+        self.scheduler = Scheduler(
+            Limits(slots, max_running, max_step_tokens, headroom),
+            cache or RadixCache(RadixSettings(), page_size=1),
+            policy or FirstComeFirstServed(PluginSettings()),
+        )
+        self.outputs: dict[int, list[int]] = {}
+        self.finished: dict[int, Finish] = {}
+        self.taken: list[TokenOutput] = []
+        self.prompts: dict[int, GenerateRequest] = {}
+
+    def add(self, id: int, prompt: Sequence[int], max_tokens: int = 4, **options: object) -> None:
+        options.setdefault("sampling", TokenSampling(seed=0))
+        request = GenerateRequest(id, ints(prompt), max_tokens, ints(options.pop("stop_ids", ())), **options)  # type: ignore[arg-type]
+        self.prompts[id] = request
+        self.outputs[id] = []
+        self.scheduler.add(request)
+
+    def step(self) -> ScheduleBatch | None:
+        """Plan, execute, apply; every slot must have one owner afterwards."""
+        batch = self.scheduler.plan()
+        if batch is not None:
+            self.scheduler.apply(self.worker.execute(batch))
+        self.collect()
+        self.scheduler.check()
+        return batch
+
+    def collect(self) -> None:
+        for output in self.scheduler.outbox:
+            assert output.id not in self.finished, f"request {output.id} spoke after its end"
+            self.taken.append(output)
+            self.outputs[output.id].extend(output.tokens)
+            if output.finish is not None:
+                self.finished[output.id] = output.finish
+        self.scheduler.outbox = []
+
+    def run(self, most_steps: int = 10_000) -> int:
+        """Step until nothing is left; returns the number of steps."""
+        for steps in range(most_steps):
+            if self.step() is None and self.scheduler.idle:
+                return steps
+        raise AssertionError(f"not done after {most_steps} steps")
