@@ -37,15 +37,11 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(settings: LogSettings, process: str) -> None:
-    """Send sgframe's log of this process to standard error. Other libraries' logs are left as they are."""
+    """Send this process's log to standard error: ours from ``settings.level``, other libraries' from warnings on."""
     handler = logging.StreamHandler(sys.stderr)
     if settings.json:
         handler.setFormatter(JsonFormatter(process))
     else:
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-7s {process}: %(message)s", "%H:%M:%S"))
-    for name in [name for name in logging.root.manager.loggerDict if name.partition("_")[0] == "sgframe"] + ["sgframe"]:
-        logging.getLogger(name)
-    root = logging.getLogger("sgframe")
-    root.handlers = [handler]
-    root.setLevel(settings.level.upper())
-    root.propagate = False
+    handler.addFilter(lambda record: record.name.startswith("sgframe") or record.levelno >= logging.WARNING)
+    logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)

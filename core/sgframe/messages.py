@@ -65,7 +65,7 @@ class FlushCache(Message, frozen=True, tag=True, array_like=True):
 
 
 class Drain(Message, frozen=True, tag=True, array_like=True):
-    """Finish what runs and waits, answer Drained, then exit."""
+    """Answer Drained once nothing runs or waits any more. The front sends no requests after it."""
 
 
 # ------------------------------------------------------------------------------------------ scheduler → front

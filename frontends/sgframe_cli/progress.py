@@ -43,7 +43,8 @@ class ProgressDisplay:
             self._shares[what] = share
 
     def __enter__(self) -> ProgressDisplay:
-        self._bars.start()
+        if self._console.is_terminal:
+            self._bars.start()
         return self
 
     def __exit__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench import Bench, expected_output
+from scheduler_bench import Bench, expected_output
 from sgframe.interfaces.policy import Policy
 from sgframe.messages import Finish, StepOutput, ints
 from sgframe.sampling import TokenSampling

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import Bench, expected_output
+from scheduler_bench import Bench, expected_output
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sgframe.assembly.providers import PluginSettings

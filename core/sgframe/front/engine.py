@@ -6,15 +6,17 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from sgframe.assembly.assemble import assemble
+from sgframe.errors import EngineDead
 from sgframe.front.async_engine import AsyncEngine
 from sgframe.front.outputs import Delta, Result, collect
-from sgframe.logs import LogSettings, configure_logging
+from sgframe.messages import SchedulerStats
 from sgframe.sampling import SamplingParams
 
 T = TypeVar("T")
@@ -29,21 +31,20 @@ class Engine:
 
     Takes the settings of ``sgframe serve`` as keyword arguments (``backend="cpu"``, ``max_running=16``, ``plugin={"lpm":
     {"max_rounds": 4}}``), and ``config`` for a file of them. All methods may be called from any thread; the ``a…`` methods
-    from any event loop. Raises ConfigError when it cannot start.
+    from any event loop. Logging in the caller's process is the caller's; ``log_level`` is that of the engine's processes.
+    Raises ConfigError when it cannot start.
     """
 
     def __init__(self, *, config: str | Path | None = None, log_level: str = "warning", **settings: Any) -> None:
         configuration, choices = assemble(
             {"log_level": log_level, **settings}, Path(config) if config else None, os.environ
         )
-        configured = configuration.settings
-        configure_logging(LogSettings(configured.log_level, configured.log_json, configured.log_interval), "engine")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sgframe::engine", daemon=True)
         self._thread.start()
         self._closed = False
         try:
-            self._engine = self._run(AsyncEngine.start(configured, choices))
+            self._engine = self._run(AsyncEngine.start(configuration.settings, choices))
         except BaseException:
             self._stop_loop()
             raise
@@ -66,7 +67,7 @@ class Engine:
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Delta]:
         """Generate from one prompt, piece by piece. Leaving the loop early aborts the rest."""
         pieces: queue.SimpleQueue[Delta | BaseException | None] = queue.SimpleQueue()
-        pump = asyncio.run_coroutine_threadsafe(self._pump(prompt, params or SamplingParams(), pieces.put), self._loop)
+        pump = self._schedule(self._pump(prompt, params or SamplingParams(), pieces.put))
         try:
             while (piece := pieces.get()) is not None:
                 if isinstance(piece, BaseException):
@@ -80,7 +81,7 @@ class Engine:
     async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None) -> Result:
         """As ``generate``, for one prompt, without blocking the caller's event loop."""
         work = self._generate_one(prompt, params or SamplingParams())
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await asyncio.wrap_future(self._schedule(work))
 
     async def astream(self, prompt: Prompt, params: SamplingParams | None = None) -> AsyncIterator[Delta]:
         """As ``stream``, without blocking the caller's event loop."""
@@ -90,7 +91,7 @@ class Engine:
         def put(piece: Delta | BaseException | None) -> None:
             caller.call_soon_threadsafe(pieces.put_nowait, piece)
 
-        pump = asyncio.run_coroutine_threadsafe(self._pump(prompt, params or SamplingParams(), put), self._loop)
+        pump = self._schedule(self._pump(prompt, params or SamplingParams(), put))
         try:
             while (piece := await pieces.get()) is not None:
                 if isinstance(piece, BaseException):
@@ -104,6 +105,10 @@ class Engine:
     def flush_cache(self) -> int:
         """Forget all cached prefixes that nothing runs on; returns how many tokens that were."""
         return self._run(self._engine.flush_cache())
+
+    def stats(self) -> SchedulerStats:
+        """The scheduler's last report: requests, slots, counters."""
+        return self._engine.stats()
 
     def close(self) -> None:
         """End the engine and its processes. Open generations fail with EngineDead. A second call does nothing."""
@@ -147,16 +152,20 @@ class Engine:
         except Exception as error:
             put(error)
 
-    def _run(self, work: Awaitable[T]) -> T:
-        async def awaited() -> T:
-            return await work
-
-        future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = self._schedule(work)
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
             raise
+
+    def _schedule(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run ``work`` in the engine's event loop. Raises EngineDead after ``close``."""
+        if self._loop.is_closed():
+            work.close()
+            raise EngineDead("the engine was closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _stop_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

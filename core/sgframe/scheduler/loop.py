@@ -42,7 +42,7 @@ STATS_INTERVAL = 0.2
 
 
 class SchedulerLoop:
-    """Drives one Scheduler between the front's channel and the worker's. ``run`` returns when drained or alone."""
+    """Drives one Scheduler between the front's channel and the worker's. ``run`` returns when the front is gone."""
 
     def __init__(self, transport: Transport, front: Channel, worker: Channel, pulse: Pulse) -> None:
         self._transport = transport
@@ -68,14 +68,13 @@ class SchedulerLoop:
         return loaded
 
     def run(self, scheduler: Scheduler, report: Report) -> None:
-        """Serve until the front says drain and all is done, or the front is gone."""
+        """Serve until the front closes its channel."""
         self._scheduler, self._report = scheduler, report
         gc.collect()
         gc.freeze()  # what lives now lives on: keep the collector from walking it in every pass
         try:
-            while not (self._draining and scheduler.idle):
+            while True:
                 self._step()
-            self._front.send(encode(Drained()))
         except PeerLost as lost:
             if not self._front_is_gone():
                 raise
@@ -123,6 +122,8 @@ class SchedulerLoop:
             self._changed = False
             self._send_stats()
             self._report.idle(self._scheduler)
+            if self._draining:
+                self._front.send(encode(Drained()))
         self._pulse.phase("idle")
         if self._transport.wait((self._front, self._worker), timeout=1.0):
             self._worker.recv(timeout=0)  # raises when the worker is gone; it has nothing to say unasked
