@@ -1,7 +1,7 @@
 """From the bytes of output tokens to the text a client sees: whole characters, up to a stop string.
 
-Everything here is incremental, linear in the text, and never takes back what it gave. It must not know tokens, requests or
-tokenizers.
+Everything here is incremental, linear in the text, and never takes back what it gave. It must not know tokens, requests
+or tokenizers.
 """
 
 from __future__ import annotations

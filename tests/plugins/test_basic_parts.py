@@ -1,0 +1,44 @@
+"""The plain parts: cache none, policy fcfs, grammar none."""
+
+from __future__ import annotations
+
+import pytest
+
+from sgframe import PluginSettings
+from sgframe.errors import RequestError
+from sgframe.interfaces.grammar import Constraint
+from sgframe.messages import ints
+from sgframe.testing.cache import CacheContract
+from sgframe.testing.policy import HOT, PolicyContract, WaitingRequest
+from sgframe_basic.cache import NoCache
+from sgframe_basic.grammar import NoGrammar
+from sgframe_basic.policy import FirstComeFirstServed
+
+
+class TestNoCache(CacheContract):
+    keeps = False
+
+    def make(self, page_size: int) -> NoCache:
+        return NoCache(PluginSettings(), page_size=page_size)
+
+
+class TestFirstComeFirstServed(PolicyContract):
+    def make(self) -> FirstComeFirstServed:
+        return FirstComeFirstServed(PluginSettings())
+
+    def max_bypass(self) -> int:
+        return 0
+
+
+def test_fcfs_ignores_what_is_cached() -> None:
+    cold, hot = WaitingRequest(1, ints([999])), WaitingRequest(2, ints(range(50)))
+    assert FirstComeFirstServed(PluginSettings()).order([cold, hot], HOT) == [cold, hot]
+
+
+def test_no_grammar_honours_no_kind() -> None:
+    assert NoGrammar(PluginSettings()).kinds == frozenset()
+
+
+def test_no_grammar_says_how_to_get_one() -> None:
+    with pytest.raises(RequestError, match=r"json_schema.*without a grammar.*--grammar NAME"):
+        NoGrammar(PluginSettings()).compile(Constraint("json_schema", "{}"), [b"a"], ints())
