@@ -1,0 +1,110 @@
+"""The row table: each running request's tokens, page table and progress. Applies the diffs of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sgframe.errors import SgframeError
+from sgframe.messages import Ints, NewRow, Rewrite, ScheduleBatch
+from sgframe.sampling import TokenSampling
+from sgframe_simulated.memory import SlotMemory
+from sgframe_simulated.model import EMPTY_PREFIX, prefix_hashes
+
+
+class PlanFault(SgframeError):
+    """A batch that cannot be executed as it stands. The scheduler is at fault."""
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One request. ``slots[i]`` and ``hashes[i]`` are the slot and the true prefix hash of computed token i.
+
+    ``verified`` counts the leading slots that were found right and that nobody can have changed since.
+    """
+
+    row: int
+    tokens: Ints
+    prompt_len: int
+    sampling: TokenSampling
+    logprobs_from: int
+    slots: Ints
+    hashes: list[int]
+    verified: int = 0
+
+    @property
+    def computed(self) -> int:
+        return len(self.slots)
+
+    def compute(self, slots: Ints, memory: SlotMemory, step: int) -> None:
+        """Compute the next ``len(slots)`` known tokens, their KV going to ``slots``."""
+        start, stop = self.computed, self.computed + len(slots)
+        if stop > len(self.tokens):
+            raise PlanFault(
+                f"step {step}: row {self.row} is to compute tokens {start} to {stop - 1}, but knows {len(self.tokens)}"
+            )
+        hashes = prefix_hashes(self.tokens[start:stop], self.hashes[-1] if start else EMPTY_PREFIX)
+        memory.write(slots, hashes, self.row, start, step)
+        self.slots.extend(slots)
+        self.hashes += hashes
+
+    def verify(self, memory: SlotMemory, step: int) -> None:
+        """Read the KV that attention reads. Raises SlotFault."""
+        for position in range(self.verified, self.computed):
+            memory.read(self.slots[position], self.hashes[position], self.row, position, step)
+        self.verified = self.computed
+
+
+class RowTable:
+    """All rows, by number."""
+
+    def __init__(self, max_rows: int, memory: SlotMemory) -> None:
+        self._max_rows = max_rows
+        self._memory = memory
+        self._rows: dict[int, Row] = {}
+
+    def __getitem__(self, number: int) -> Row:
+        try:
+            return self._rows[number]
+        except KeyError:
+            raise PlanFault(f"row {number} is not in the table; it holds rows {sorted(self._rows)}") from None
+
+    def apply(self, batch: ScheduleBatch) -> None:
+        """Release, admit and rewrite, in this order."""
+        for number in batch.released:
+            self._memory.remove_readers(self[number].slots)
+            del self._rows[number]
+        for new in batch.admitted:
+            self._admit(new)
+        for rewrite in batch.rewrites:
+            self._rewrite(rewrite)
+
+    def _admit(self, new: NewRow) -> None:
+        if new.row in self._rows or not 0 <= new.row < self._max_rows:
+            raise PlanFault(f"row {new.row} cannot be admitted: it is taken, or not one of 0 to {self._max_rows - 1}")
+        if len(new.slots) >= len(new.tokens):
+            raise PlanFault(f"row {new.row} has {len(new.tokens)} tokens and {len(new.slots)} cached: none to compute")
+        self._rows[new.row] = Row(
+            row=new.row,
+            tokens=new.tokens[:],
+            prompt_len=new.prompt_len,
+            sampling=new.sampling,
+            logprobs_from=new.logprobs_from,
+            slots=new.slots[:],
+            hashes=prefix_hashes(new.tokens[: len(new.slots)]),
+        )
+        self._memory.add_readers(new.slots)
+
+    def _rewrite(self, rewrite: Rewrite) -> None:
+        row = self[rewrite.row]
+        span = slice(rewrite.start, rewrite.start + len(rewrite.slots))
+        if span.stop > row.computed:
+            raise PlanFault(f"row {row.row} has computed {row.computed} tokens; slots up to {span.stop} are rewritten")
+        self._memory.remove_readers(row.slots[span])
+        self._memory.add_readers(rewrite.slots)
+        row.slots[span] = rewrite.slots
+        row.verified = min(row.verified, rewrite.start)
+
+    def distrust(self) -> None:
+        """Have every row check all its slots when it next computes."""
+        for row in self._rows.values():
+            row.verified = 0

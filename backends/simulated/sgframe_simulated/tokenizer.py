@@ -1,0 +1,71 @@
+"""A tokenizer of single bytes, and a chat template. Knows no files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sgframe.errors import RequestError
+from sgframe.interfaces.source import Tokenizer
+
+SPECIALS = ("<|bos|>", "<|eos|>", "<|im_start|>", "<|im_end|>")
+BOS, EOS, IM_START, IM_END = range(256, 260)
+VOCAB_SIZE = 260
+
+_SPLIT_AT_SPECIALS = re.compile("(" + "|".join(map(re.escape, SPECIALS)) + ")").split
+
+
+class ByteTokenizer(Tokenizer):
+    """Id b stands for byte b; the ids from 256 on are special tokens, found wherever a text spells them out."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        ids = [BOS] if add_special_tokens else []
+        for piece in _SPLIT_AT_SPECIALS(text):
+            ids.extend([256 + SPECIALS.index(piece)] if piece in SPECIALS else piece.encode())
+        return ids
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else SPECIALS[token - 256].encode()
+
+    def is_special(self, token: int) -> bool:
+        return token >= 256
+
+    @property
+    def vocab_size(self) -> int:
+        return VOCAB_SIZE
+
+    @property
+    def strips_leading_space(self) -> bool:
+        return False
+
+    @property
+    def has_chat_template(self) -> bool:
+        return True
+
+    def apply_chat_template(
+        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None, **options: Any
+    ) -> str:
+        """ChatML. Tools come first, as JSON in a system turn; the template reads no options, as a Jinja one may not."""
+        turns = [("system", json.dumps(list(tools)))] if tools else []
+        turns += [(message["role"], _content(message)) for message in messages]
+        return (
+            "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in turns) + "<|im_start|>assistant\n"
+        )
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    """The text of a message, whole or in parts, and its tool calls as JSON."""
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = "".join(map(_part, content))
+    return content + (json.dumps(message["tool_calls"]) if message.get("tool_calls") else "")
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    if part.get("type") != "text":
+        raise RequestError(
+            f"the simulated model reads text only, found a content part of type {part.get('type')!r}", param="messages"
+        )
+    return str(part["text"])

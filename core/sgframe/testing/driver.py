@@ -1,0 +1,151 @@
+"""A driver that feeds an executor without a scheduler. Knows no device and no cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sgframe.interfaces.backend import Executor, ExecutorSpec
+from sgframe.messages import Ints, Loaded, Logprobs, Masks, NewRow, Rewrite, ScheduleBatch, StepOutput, ints
+from sgframe.sampling import TokenSampling
+
+GREEDY = TokenSampling(seed=0, temperature=0.0)
+
+
+@dataclass(slots=True, eq=False)
+class DriverRow:
+    """One request as the driver sees it. The first ``borrowed`` of its ``slots`` are somebody else's."""
+
+    row: int
+    tokens: Ints
+    prompt_len: int
+    sampling: TokenSampling
+    slots: Ints
+    borrowed: int
+    logprobs: list[Logprobs | None] = field(default_factory=list)
+    prompt_logprobs: dict[int, Logprobs] = field(default_factory=dict)
+
+    @property
+    def output(self) -> list[int]:
+        """The tokens sampled so far, and those given at the start as earlier output."""
+        return list(self.tokens[self.prompt_len :])
+
+    @property
+    def pending(self) -> int:
+        """Known tokens that are not computed yet."""
+        return len(self.tokens) - len(self.slots)
+
+
+class Driver:
+    """Turns calls into ScheduleBatch messages, and keeps account of rows and slots like a scheduler would.
+
+    ``admit``, ``release`` and ``rewrite`` are told to the executor by the next ``step``.
+    """
+
+    def __init__(self, executor: Executor, spec: ExecutorSpec) -> None:
+        self.executor = executor
+        self.loaded: Loaded = executor.load(spec, lambda what, done, total: None)
+        self.free_slots = ints(range(self.loaded.slots))
+        self._free_rows = list(range(spec.max_rows))
+        self._released = ints()
+        self._admitted: list[NewRow] = []
+        self._rewrites: list[Rewrite] = []
+        self._step = 0
+
+    def admit(
+        self,
+        prompt: Sequence[int],
+        sampling: TokenSampling = GREEDY,
+        *,
+        output: Sequence[int] = (),
+        cached: Sequence[int] = (),
+        logprobs_from: int = 1,
+    ) -> DriverRow:
+        """Give ``prompt``, and ``output`` if it resumes, a row; ``cached`` slots hold the KV of its first tokens."""
+        row = DriverRow(
+            row=self._free_rows.pop(0),
+            tokens=ints([*prompt, *output]),
+            prompt_len=len(prompt),
+            sampling=sampling,
+            slots=ints(cached),
+            borrowed=len(cached),
+        )
+        self._admitted.append(
+            NewRow(row.row, row.tokens[:], row.prompt_len, row.slots[:], sampling, logprobs_from=logprobs_from)
+        )
+        return row
+
+    def release(self, row: DriverRow, keep: int = 0) -> Ints:
+        """End ``row``. Its first ``keep`` slots are returned and stay out, for another row to borrow."""
+        self._released.append(row.row)
+        self._free_rows.insert(0, row.row)
+        self.free_slots = row.slots[max(keep, row.borrowed) :] + self.free_slots
+        return row.slots[:keep]
+
+    def rewrite(self, row: DriverRow, start: int, slots: Sequence[int]) -> None:
+        """Have ``row`` read tokens ``start`` … from ``slots``, which it borrows; its own for them are free."""
+        span = slice(start, start + len(slots))
+        self.free_slots = row.slots[span] + self.free_slots
+        row.slots[span] = ints(slots)
+        row.borrowed = span.stop
+        self._rewrites.append(Rewrite(row.row, start, ints(slots)))
+
+    def step(self, work: Mapping[DriverRow, int], masks: Mapping[DriverRow, bytes] | None = None) -> StepOutput:
+        """Compute the next ``work[row]`` tokens of each row, and sample those whose last known token is among them."""
+        batch = self._plan(work, masked=masks is not None)
+        self.executor.forward(batch)
+        output = self.executor.sample(
+            None if masks is None else Masks(batch.step, ints(row.row for row in masks), b"".join(masks.values()))
+        )
+        self._take_in(output, {row.row: row for row in work})
+        return output
+
+    def _plan(self, work: Mapping[DriverRow, int], *, masked: bool) -> ScheduleBatch:
+        taken = {row: self._take_slots(count) for row, count in work.items()}
+        for row, slots in taken.items():
+            row.slots.extend(slots)
+        batch = ScheduleBatch(
+            step=self._step,
+            released=self._released,
+            admitted=self._admitted,
+            rewrites=self._rewrites,
+            rows=ints(row.row for row in work),
+            counts=ints(work.values()),
+            slots=ints(slot for slots in taken.values() for slot in slots),
+            samples=ints(row.pending == 0 for row in work),
+            masked=masked,
+        )
+        self._step += 1
+        self._released, self._admitted, self._rewrites = ints(), [], []
+        return batch
+
+    def _take_slots(self, count: int) -> Ints:
+        assert count <= len(self.free_slots), f"{count} slots wanted, {len(self.free_slots)} free"
+        taken, self.free_slots = self.free_slots[:count], self.free_slots[count:]
+        return taken
+
+    def _take_in(self, output: StepOutput, rows: Mapping[int, DriverRow]) -> None:
+        for number, token in zip(output.rows, output.tokens, strict=True):
+            rows[number].tokens.append(token)
+        for number, entry in zip(output.rows, output.logprobs, strict=False):
+            rows[number].logprobs.append(entry)
+        for found in output.prompt_logprobs:
+            rows[found.row].prompt_logprobs.update(enumerate(found.entries, found.start))
+
+    def prefill(self, row: DriverRow, pieces: int = 1) -> None:
+        """Compute all that ``row`` knows in ``pieces`` steps of nearly equal size, and sample its next token."""
+        total = row.pending
+        for piece in range(pieces):
+            self.step({row: total * (piece + 1) // pieces - total * piece // pieces})
+
+    def decode(self, rows: Sequence[DriverRow], steps: int) -> None:
+        """Compute all that ``rows`` know, together, ``steps`` times."""
+        for _ in range(steps):
+            self.step({row: row.pending for row in rows})
+
+    def generate(self, prompt: Sequence[int], count: int, sampling: TokenSampling = GREEDY) -> list[int]:
+        """The ``count`` tokens that follow ``prompt``, computed alone and from nothing."""
+        row = self.admit(prompt, sampling)
+        self.decode([row], count)
+        self.release(row)
+        return row.output

@@ -1,0 +1,229 @@
+"""The cuda and ascend backends: what they find on a machine, and what they say of it."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgframe import PluginSettings
+from sgframe.errors import BackendUnavailable
+from sgframe.testing.plugin import check_plugin
+from sgframe_ascend import backend as ascend
+from sgframe_ascend.machine import missing_software as missing_for_ascend
+from sgframe_ascend.machine import npus
+from sgframe_cuda import backend as cuda
+from sgframe_cuda.driver import Device, Driver, DriverFault, read_driver
+from sgframe_cuda.software import missing_software, torch_build
+
+
+class FakeDriver:
+    """libcuda.so.1 with the given devices; ``init`` is what cuInit gives. Handles are 70, 71 …"""
+
+    def __init__(self, *devices: Device, init: int = 0) -> None:
+        self._devices = devices
+        self._init = init
+
+    def cuInit(self, flags: int) -> int:
+        return self._init
+
+    def cuDriverGetVersion(self, out: Any) -> int:
+        return write(out, 12080)
+
+    def cuDeviceGetCount(self, out: Any) -> int:
+        return write(out, len(self._devices))
+
+    def cuDeviceGet(self, out: Any, index: int) -> int:
+        return write(out, 70 + index)
+
+    def cuDeviceGetName(self, buffer: Any, size: int, handle: int) -> int:
+        buffer.value = self._devices[handle - 70].name.encode()
+        return 0
+
+    def cuDeviceTotalMem_v2(self, out: Any, handle: int) -> int:
+        return write(out, self._devices[handle - 70].memory_bytes)
+
+    def cuDeviceGetAttribute(self, out: Any, attribute: int, handle: int) -> int:
+        return write(out, self._devices[handle - 70].capability[{75: 0, 76: 1}[attribute]])
+
+    def cuGetErrorString(self, status: int, out: Any) -> int:
+        return write(out, b"initialization error")
+
+
+def write(out: Any, value: Any) -> int:
+    """Write through a ctypes.byref, as the driver does through a pointer."""
+    out._obj.value = value
+    return 0
+
+
+H200 = Device("NVIDIA H200", 150_000_000_000, (9, 0))
+T4 = Device("Tesla T4", 16_000_000_000, (7, 5))
+
+
+def opening(library: FakeDriver) -> Any:
+    return lambda name: library
+
+
+def missing_library(name: str) -> ctypes.CDLL:
+    raise OSError(f"{name}: cannot open shared object file")
+
+
+@pytest.mark.parametrize("module", ["sgframe_cuda", "sgframe_ascend"])
+def test_the_hook_module_is_sound(module: str) -> None:
+    assert check_plugin(module) == []
+
+
+@pytest.mark.parametrize("module", ["sgframe_cuda.backend:CudaBackend", "sgframe_ascend.backend:AscendBackend"])
+def test_a_probe_does_not_load_torch(module: str) -> None:
+    name, _, target = module.partition(":")
+    code = (
+        f"import sys, {name}; from sgframe import PluginSettings\n"
+        f"sys.modules[{name!r}].{target}(PluginSettings()).probe(); print('torch' in sys.modules)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.stdout.strip() == "False", run.stderr
+
+
+# -------------------------------------------------------------------------------------------------------- cuda
+
+
+def test_the_driver_tells_its_version_and_devices() -> None:
+    assert read_driver(opening(FakeDriver(H200, T4))) == Driver("12.8", (H200, T4))
+
+
+def test_no_driver_is_told_with_the_remedy() -> None:
+    with pytest.raises(DriverFault, match=r"no NVIDIA driver was found \(libcuda.so.1: cannot open.*--gpus all"):
+        read_driver(missing_library)
+
+
+@pytest.mark.parametrize("library", [FakeDriver(), FakeDriver(init=100)])
+def test_a_driver_without_a_device_is_told(library: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with pytest.raises(DriverFault, match="shows no GPU; see nvidia-smi"):
+        read_driver(opening(library))
+
+
+def test_hidden_devices_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(DriverFault, match="CUDA_VISIBLE_DEVICES is '', which may hide it"):
+        read_driver(opening(FakeDriver()))
+
+
+def test_a_driver_that_fails_is_told_in_its_own_words() -> None:
+    with pytest.raises(DriverFault, match="cuInit gave 3, initialization error; see whether nvidia-smi works"):
+        read_driver(opening(FakeDriver(H200, init=3)))
+
+
+CPU_BUILD = (
+    "from typing import Optional\n__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n"
+)
+CUDA_BUILD = CPU_BUILD.replace("+cpu", "+cu128").replace("cuda: Optional[str] = None", "cuda: Optional[str] = '12.8'")
+
+
+def test_the_build_of_torch_is_read_from_its_files() -> None:
+    assert torch_build(CPU_BUILD) == ("2.13.0+cpu", "")
+    assert torch_build(CUDA_BUILD) == ("2.13.0+cu128", "12.8")
+
+
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path, **version_files: str) -> None:
+    """Have find_spec find only these modules, each with its version.py."""
+
+    def find_spec(name: str) -> ModuleSpec | None:
+        if name not in version_files:
+            return None
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "version.py").write_text(version_files[name])
+        return ModuleSpec(name, None, origin=str(folder / name / "__init__.py"))
+
+    for module in ("sgframe_cuda.software", "sgframe_ascend.machine"):
+        monkeypatch.setattr(f"{module}.find_spec", find_spec)
+
+
+def test_missing_software_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, tmp_path)
+    assert missing_software("12.8") == [
+        "torch is not installed; install its build for CUDA 12.8 or older",
+        "triton is not installed (pip install triton)",
+    ]
+    install(monkeypatch, tmp_path, torch=CPU_BUILD, triton="")
+    assert missing_software("12.8") == [
+        "torch 2.13.0+cpu is built without CUDA; install its build for CUDA 12.8 or older"
+    ]
+    install(monkeypatch, tmp_path, torch=CUDA_BUILD, triton="")
+    assert missing_software("12.8") == []
+
+
+def test_cuda_without_a_driver_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "read_driver", lambda: read_driver(missing_library))
+    backend = cuda.CudaBackend(PluginSettings())
+    assert not backend.probe().usable
+    with pytest.raises(BackendUnavailable, match="backend 'cuda' cannot run: no NVIDIA driver was found"):
+        backend.executor()
+
+
+def test_cuda_with_a_device_says_what_it_is_and_that_the_executor_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(monkeypatch, tmp_path, torch=CUDA_BUILD, triton="")
+    monkeypatch.setattr(cuda, "read_driver", lambda: Driver("12.8", (H200, H200)))
+    found = cuda.CudaBackend(PluginSettings()).probe()
+    assert not found.usable
+    assert found.reason == "the CUDA executor is not part of this version of sgframe"
+    assert found.device == "NVIDIA H200 (compute capability 9.0, driver for CUDA 12.8)"
+    assert (found.memory_bytes, found.max_ranks) == (150_000_000_000, 2)
+    assert found.dtypes == ("bfloat16", "float16", "float32")
+
+
+def test_a_gpu_without_bfloat16_does_not_offer_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "read_driver", lambda: Driver("12.8", (T4,)))
+    assert cuda.CudaBackend(PluginSettings()).probe().dtypes == ("float16", "float32")
+
+
+# ------------------------------------------------------------------------------------------------------ ascend
+
+
+def test_npus_are_counted_by_their_device_files(tmp_path: Path) -> None:
+    for name in ("davinci0", "davinci10", "davinci2", "davinci_manager", "null"):
+        (tmp_path / name).touch()
+    assert npus(tmp_path, {}) == [0, 2, 10]
+    assert npus(tmp_path, {"ASCEND_RT_VISIBLE_DEVICES": "2, 10,11"}) == [2, 10]
+    assert npus(tmp_path, {"ASCEND_RT_VISIBLE_DEVICES": ""}) == []
+
+
+def test_what_ascend_misses_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, tmp_path)
+    toolkit, npu = missing_for_ascend({})
+    assert toolkit == "the CANN toolkit is not set up (source its set_env.sh)"
+    assert npu == "torch_npu is not installed (pip install the one for your torch and CANN)"
+    install(monkeypatch, tmp_path, torch_npu="")
+    assert missing_for_ascend({"ASCEND_HOME_PATH": str(tmp_path)}) == []
+    (gone,) = missing_for_ascend({"ASCEND_TOOLKIT_HOME": "/nowhere"})
+    assert gone.startswith("the CANN toolkit is said to be in /nowhere, where nothing is")
+
+
+def test_ascend_without_an_npu_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ascend, "npus", list)
+    backend = ascend.AscendBackend(PluginSettings())
+    assert not backend.probe().usable
+    with pytest.raises(BackendUnavailable, match="backend 'ascend' cannot run: no Ascend NPU was found"):
+        backend.executor()
+
+
+def test_ascend_with_npus_says_that_the_executor_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ascend, "npus", lambda: [0, 1])
+    monkeypatch.setattr(ascend, "missing_software", list)
+    found = ascend.AscendBackend(PluginSettings()).probe()
+    assert not found.usable
+    assert found.reason == "the Ascend executor is not part of this version of sgframe"
+    assert (found.device, found.max_ranks, found.page_size) == ("Ascend NPU 0, 1", 2, 128)
