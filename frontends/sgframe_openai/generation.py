@@ -1,0 +1,138 @@
+"""The generations behind one HTTP request: merged, collected, counted, and ended when the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+from starlette.types import Receive
+
+from sgframe.errors import RequestFailed
+from sgframe.front.generation import Generation
+from sgframe.front.outputs import Delta, Usage
+from sgframe.messages import Logprobs
+from sgframe_openai.errors import ClientGone
+from sgframe_openai.metrics import Stopwatch
+
+T = TypeVar("T")
+
+
+@dataclass
+class Output:
+    """One output as far as it has come."""
+
+    text: str = ""
+    logprobs: list[Logprobs] | None = None
+    prompt_logprobs: tuple[Logprobs, ...] | None = None
+    finish_reason: str | None = None
+    stop_match: str | int | None = None
+
+    def add(self, delta: Delta) -> None:
+        """Append the next piece."""
+        self.text += delta.text
+        if delta.logprobs is not None:
+            self.logprobs = self.logprobs or []
+            self.logprobs += delta.logprobs
+        if delta.prompt_logprobs is not None:
+            self.prompt_logprobs = delta.prompt_logprobs
+        self.finish_reason = delta.finish_reason
+        self.stop_match = delta.stop_match
+
+
+class Batch:
+    """One generation for each prompt, in the order of the prompts. Leaving the context aborts what still runs."""
+
+    def __init__(self, stopwatch: Stopwatch) -> None:
+        self.generations: list[Generation] = []
+        self._stopwatch = stopwatch
+        self._queue: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
+        self._pumps: list[asyncio.Task[None]] = []
+        self._usage: dict[tuple[int, int], Usage] = {}
+
+    async def __aenter__(self) -> Batch:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort("disconnect" if kind in (ClientGone, asyncio.CancelledError) else "error")
+
+    def abort(self, cause: str) -> None:
+        """End what still runs, and read no more of it."""
+        for pump in self._pumps:
+            pump.cancel()
+        for generation in self.generations:
+            generation.abort(cause)
+        self._stopwatch.cut(cause)
+
+    async def deltas(self) -> AsyncIterator[tuple[int, Delta]]:
+        """(position of the prompt, piece) as they come. Raises RequestFailed and EngineDead."""
+        self._pumps = [asyncio.create_task(self._pump(i, one)) for i, one in enumerate(self.generations)]
+        running = len(self._pumps)
+        while running:
+            prompt, item = await self._queue.get()
+            if item is None:
+                running -= 1
+            elif isinstance(item, Exception):
+                raise item
+            elif item.finish_reason == "abort":
+                raise RequestFailed(f"the server ended this request before it was complete: {item.abort_cause}")
+            else:
+                self._stopwatch.seen(prompt, item)
+                self._usage[prompt, item.index] = item.usage
+                yield prompt, item
+
+    async def _pump(self, prompt: int, generation: Generation) -> None:
+        end: Exception | None = None
+        try:
+            async for delta in generation:
+                self._queue.put_nowait((prompt, delta))
+        except Exception as error:
+            end = error
+        self._queue.put_nowait((prompt, end))
+
+    async def collect(self, outputs: int) -> list[list[Output]]:
+        """Wait for the end: ``outputs`` outputs of each prompt."""
+        whole = [[Output() for _ in range(outputs)] for _ in self.generations]
+        async for prompt, delta in self.deltas():
+            whole[prompt][delta.index].add(delta)
+        return whole
+
+    def usage(self) -> dict[str, Any]:
+        """OpenAI's usage so far. A prompt counts once, however many outputs it has, and so do its cached tokens (those of
+        its first output); every token generated counts."""
+        prompt_tokens = sum(len(one.prompt_tokens) for one in self.generations)
+        completion_tokens = sum(usage.completion_tokens for usage in self._usage.values())
+        cached = sum(usage.cached_tokens for (_, output), usage in self._usage.items() if output == 0)
+        return {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
+
+
+async def attended(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, which is cancelled as soon as the client hangs up; then raises ClientGone.
+
+    To be called once the request's body has been read.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(receive))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        gone.cancel()
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,107 @@
+"""Prometheus metrics of one server, in a registry of its own: the scheduler's figures and what clients experience."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from sgframe.front.outputs import Delta
+from sgframe.messages import SchedulerStats
+
+_LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_INTERVAL = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
+
+_COUNTERS = {
+    "prompt_tokens": "Prompt tokens of admitted requests.",
+    "cached_tokens": "Prompt tokens whose KV was found in the cache.",
+    "generated_tokens": "Tokens sampled.",
+    "evicted_tokens": "Tokens whose KV the cache gave up for others.",
+    "retractions": "Running requests sent back to wait because KV slots ran out.",
+}
+
+
+class Metrics:
+    """``read_stats`` gives the scheduler's figures at the moment of a scrape."""
+
+    def __init__(self, read_stats: Callable[[], SchedulerStats]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Scheduler(read_stats))
+        self.finished = Counter(
+            "sgframe_outputs",
+            "Outputs that ended, by finish reason: stop, length, disconnect, refused, error.",
+            ["finish_reason"],
+            registry=self._registry,
+        )
+        self.first_token = Histogram(
+            "sgframe_time_to_first_token_seconds",
+            "From the request's arrival to an output's first token.",
+            buckets=_LATENCY,
+            registry=self._registry,
+        )
+        self.inter_token = Histogram(
+            "sgframe_inter_token_latency_seconds",
+            "Between two tokens of one output.",
+            buckets=_INTERVAL,
+            registry=self._registry,
+        )
+        self.whole = Histogram(
+            "sgframe_output_latency_seconds",
+            "From the request's arrival to an output's last token.",
+            buckets=_LATENCY,
+            registry=self._registry,
+        )
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class Stopwatch:
+    """Times the outputs of one request and reports them to ``metrics``; started when made."""
+
+    def __init__(self, metrics: Metrics, outputs: int) -> None:
+        self._metrics = metrics
+        self._start = time.perf_counter()
+        self._last: dict[tuple[int, int], float] = {}
+        self._open = outputs
+
+    def seen(self, prompt: int, delta: Delta) -> None:
+        """A piece of output ``delta.index`` of ``prompt`` has come. Tokens that come together share the wait."""
+        now = time.perf_counter()
+        if delta.tokens:
+            last = self._last.get((prompt, delta.index))
+            if last is None:
+                self._metrics.first_token.observe(now - self._start)
+            else:
+                for _ in delta.tokens:
+                    self._metrics.inter_token.observe((now - last) / len(delta.tokens))
+            self._last[prompt, delta.index] = now
+        if delta.finish_reason:
+            self._metrics.whole.observe(now - self._start)
+            self._metrics.finished.labels(delta.finish_reason).inc()
+            self._open -= 1
+
+    def cut(self, reason: str) -> None:
+        """The outputs that have not finished never will."""
+        self._metrics.finished.labels(reason).inc(self._open)
+        self._open = 0
+
+
+class _Scheduler(Collector):
+    def __init__(self, read_stats: Callable[[], SchedulerStats]) -> None:
+        self._read_stats = read_stats
+
+    def collect(self) -> Iterable[Metric]:
+        stats = self._read_stats()
+        slots = GaugeMetricFamily("sgframe_kv_slots", "KV slots by state.", labels=["state"])
+        for state in ("free", "cached", "leased"):
+            slots.add_metric([state], getattr(stats, f"slots_{state}"))
+        yield slots
+        yield GaugeMetricFamily("sgframe_requests_running", "Requests in the batch.", value=stats.running)
+        yield GaugeMetricFamily("sgframe_requests_waiting", "Requests waiting to be admitted.", value=stats.waiting)
+        for name, help_text in _COUNTERS.items():
+            yield CounterMetricFamily(f"sgframe_{name}", help_text, value=getattr(stats, name))

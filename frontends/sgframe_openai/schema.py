@@ -1,0 +1,148 @@
+"""The fields that chat and text completions share, and how they become SamplingParams and a Constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from sgframe.errors import RequestError
+from sgframe.interfaces.grammar import Constraint
+from sgframe.messages import Namespace
+from sgframe.sampling import MAX_N
+
+MAX_PRIORITY = 2**31 - 1
+
+_PASSED_ON = (
+    "n",
+    "temperature",
+    "top_p",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "ignore_eos",
+    "seed",
+    "skip_special_tokens",
+)
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """``include_usage``: one more chunk with the usage at the end. ``continuous_usage_stats``: usage so far in every
+    chunk."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class JsonSchema(msgspec.Struct):
+    """The schema an answer must match. ``name`` and ``strict`` do not matter here: a schema is always enforced."""
+
+    schema: dict[str, Any] | bool
+
+
+class ResponseFormat(msgspec.Struct):
+    """``text``, ``json_object`` or ``json_schema``."""
+
+    type: str
+    json_schema: JsonSchema | None = None
+
+    def constraint(self) -> Constraint | None:
+        """What the output must match; None for free text."""
+        match self:
+            case ResponseFormat(type="text"):
+                return None
+            case ResponseFormat(type="json_object"):
+                return Constraint("json_object", "")
+            case ResponseFormat(type="json_schema", json_schema=JsonSchema(schema=schema)):
+                return Constraint("json_schema", msgspec.json.encode(schema).decode())
+            case ResponseFormat(type="json_schema"):
+                raise RequestError("response_format needs a json_schema", param="response_format.json_schema")
+        raise RequestError(
+            f"response_format.type is 'text', 'json_object' or 'json_schema', found {self.type!r}",
+            param="response_format.type",
+        )
+
+
+class GenerationBody(msgspec.Struct, kw_only=True):
+    """Beside OpenAI's fields: ``top_k`` (0 or -1: off), ``min_p``, ``repetition_penalty``, ``ignore_eos``,
+    ``stop_token_ids``, ``skip_special_tokens``, ``include_stop_str_in_output``, ``priority`` (larger is more urgent) and
+    ``cache_salt`` (prefixes are reused only between requests of one salt)."""
+
+    model: str = ""
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: dict[str, float] = {}
+    stop: str | list[str] = []
+    stop_token_ids: list[int] = []
+    ignore_eos: bool = False
+    seed: int | None = None
+    skip_special_tokens: bool = True
+    include_stop_str_in_output: bool = False
+    response_format: ResponseFormat | None = None
+    priority: int = 0
+    cache_salt: str | None = None
+
+    def check(self) -> None:
+        """Raise RequestError for what the types cannot say and the engine cannot know."""
+        if self.stream_options is not None and not self.stream:
+            raise RequestError("stream_options needs stream: true", param="stream_options")
+        if self.options.include_obfuscation:
+            raise RequestError(
+                "stream_options.include_obfuscation is not offered by this server",
+                param="stream_options.include_obfuscation",
+            )
+        within("n", self.n, 1, MAX_N)
+        within("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
+
+    @property
+    def options(self) -> StreamOptions:
+        """The stream options, whether sent or not."""
+        return self.stream_options or StreamOptions()
+
+    @property
+    def namespace(self) -> Namespace:
+        """Where prefixes are shared; an empty salt differs from none."""
+        return () if self.cache_salt is None else (("salt", self.cache_salt),)
+
+    def constraint(self) -> Constraint | None:
+        """What the output must match."""
+        return self.response_format.constraint() if self.response_format else None
+
+    def shared_sampling(self) -> dict[str, Any]:
+        """Arguments of SamplingParams from the shared fields."""
+        return {
+            **{name: getattr(self, name) for name in _PASSED_ON},
+            "top_k": 0 if self.top_k == -1 else self.top_k,
+            "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
+            "stop_token_ids": tuple(self.stop_token_ids),
+            "include_stop": self.include_stop_str_in_output,
+            "logit_bias": _token_ids(self.logit_bias),
+        }
+
+    def client_names(self) -> Mapping[str, str]:
+        """Engine's name of a field → the client's, where they differ: errors name what the client wrote."""
+        return {}
+
+
+def within(name: str, value: int, low: int, high: int) -> None:
+    """Raise RequestError unless low ≤ value ≤ high."""
+    if not low <= value <= high:
+        raise RequestError(f"{name} must be from {low} to {high}, found {value}", param=name)
+
+
+def _token_ids(bias: dict[str, float]) -> dict[int, float]:
+    for key in bias:
+        if not (key.isascii() and key.isdecimal() and len(key) < 20):
+            raise RequestError(f"logit_bias: keys are token ids, found {key!r}", param="logit_bias")
+    return {int(key): value for key, value in bias.items()}

@@ -1,0 +1,99 @@
+"""The HTTP server: binds, serves the application in the running event loop, and stops with grace.
+
+Signals are the caller's: uvicorn's own handlers are not installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import math
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from sgframe.errors import ConfigError
+from sgframe_openai.app import create_app
+
+if TYPE_CHECKING:
+    from sgframe.front.async_engine import AsyncEngine
+
+KEEP_ALIVE = 75
+"""Seconds an idle connection is kept; longer than clients' pools keep theirs, so that they close first."""
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpServer:
+    """Serves ``engine`` on ``listener``, made by ``bind`` from its settings if not given."""
+
+    def __init__(self, engine: AsyncEngine, listener: socket.socket | None = None) -> None:
+        self._listener = listener or bind(engine.settings.host, engine.settings.port)
+        self._config = uvicorn.Config(
+            create_app(engine),
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
+        )
+        self._server = _Uvicorn(self._config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> tuple[str, int]:
+        """Accept connections from now on; returns host and port. Raises ConfigError when somebody else took the port."""
+        host, port = self._listener.getsockname()[:2]
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._listener]))
+        while not self._server.started and not self._serving.done():
+            await asyncio.sleep(0.001)
+        if self._serving.done():
+            try:
+                self._serving.result()
+            except OSError as error:
+                raise ConfigError(_why_not(host, port, error)) from None
+        return host, port
+
+    async def stop(self, grace: float) -> None:
+        """Stop accepting; let open answers finish for up to ``grace`` seconds (rounded up), then cut them off."""
+        if self._serving is None:
+            return
+        self._config.timeout_graceful_shutdown = math.ceil(grace)
+        self._server.should_exit = True
+        await self._serving
+        cut_off = list(self._server.server_state.tasks)
+        await asyncio.gather(*cut_off, return_exceptions=True)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket bound to ``host`` and ``port`` (0: a free one) that does not listen yet. Raises ConfigError."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise ConfigError(f"host {host!r} cannot be resolved: {error.strerror}; choose another with --host") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(_why_not(host, port, error)) from None
+    return listener
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} on {host} is in use by another process; stop that one or choose another with --port"
+        case errno.EACCES:
+            return f"port {port} on {host} needs more rights than this process has; choose one above 1023 with --port"
+    return f"cannot listen on {host}, port {port}: {error.strerror}; choose others with --host and --port"
