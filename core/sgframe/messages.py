@@ -31,13 +31,6 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
 # ------------------------------------------------------------------------------------------ front → scheduler
 
 
-class Constraint(msgspec.Struct, frozen=True):
-    """What an output must match: ``kind`` is ``regex``, ``json_schema``, ``choice`` or ``json_object``."""
-
-    kind: str
-    text: str
-
-
 class GenerateRequest(Message, frozen=True, tag=True, array_like=True):
     """Generate from ``tokens``. ``id`` is the front's own and never a client's. ``stop_ids`` end the output."""
 
@@ -48,7 +41,6 @@ class GenerateRequest(Message, frozen=True, tag=True, array_like=True):
     sampling: TokenSampling
     namespace: Namespace = ()
     priority: int = 0
-    constraint: Constraint | None = None
 
 
 class AbortRequest(Message, frozen=True, tag=True, array_like=True):

@@ -10,6 +10,7 @@ from sgframe.errors import RequestError
 
 MAX_N = 128
 MAX_STOP_STRINGS = 64
+MAX_STOP_LENGTH = 1024
 MAX_LOGIT_BIAS = 1024
 MAX_LOGPROBS = 20
 SEED_RANGE = 2**63
@@ -99,6 +100,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             )
         if any(not isinstance(text, str) or not text for text in self.stop):
             raise RequestError("stop must hold non-empty strings; an empty one would end every output", param="stop")
+        if (longest := max(map(len, self.stop), default=0)) > MAX_STOP_LENGTH:
+            raise RequestError(
+                f"a stop string has {longest} characters, at most {MAX_STOP_LENGTH} are allowed", param="stop"
+            )
 
 
 class TokenSampling(msgspec.Struct, frozen=True, omit_defaults=True):

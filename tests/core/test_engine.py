@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 from sgframe import Engine, SamplingParams
-from sgframe.errors import BackendUnavailable, ConfigError, ContextLengthExceeded, EngineDead, RequestError, RequestFailed
+from sgframe.errors import (
+    BackendUnavailable,
+    ConfigError,
+    ContextLengthExceeded,
+    EngineDead,
+    RequestError,
+    RequestFailed,
+)
 
 SIMULATED = {"model": "simulated", "backend": "simulated", "source": "simulated"}
 ECHO = [256, *b"abc"]  # the simulated model repeats its prompt: BOS, a, b, c, BOS, a …

@@ -165,7 +165,9 @@ def test_a_client_that_hangs_up_frees_its_slots(server: Server) -> None:
 
     for stream in (True, False):
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{server.url}/v1/completions", json=LONG | {"stream": stream}, timeout=httpx.Timeout(5, read=0.02))
+            httpx.post(
+                f"{server.url}/v1/completions", json=LONG | {"stream": stream}, timeout=httpx.Timeout(5, read=0.02)
+            )
     wait_for(lambda: running() == 0, 5, "the end of both requests")
     stats = server.client().get("/server_info").json()["stats"]
     assert stats["slots_free"] + stats["slots_cached"] == stats["slots"]

@@ -26,10 +26,11 @@ from sgframe.errors import ConfigError, EngineDead, PeerLost, SgframeError
 from sgframe.front.generation import Generation
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.interfaces.backend import ExecutorSpec
+from sgframe.interfaces.grammar import Grammar
 from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokenizer
 from sgframe.interfaces.transport import AsyncChannel, Transport
 from sgframe.logs import LogSettings
-from sgframe.messages import Constraint, Decoder, Loaded, Namespace, SchedulerMessage, SchedulerStats
+from sgframe.messages import Decoder, Loaded, Namespace, SchedulerMessage, SchedulerStats
 from sgframe.processes import Child, ProcessHealth, start_process, start_thread
 from sgframe.pulse import Progress as PulseProgress
 from sgframe.sampling import SamplingParams
@@ -96,6 +97,12 @@ class AsyncEngine:
                 f"max_step_tokens is {self.settings.max_step_tokens}, less than max_running, {self.settings.max_running}: "
                 "each running request needs a token a step; raise one or lower the other"
             )
+        grammar: Grammar = self.choices[Seam.GRAMMAR].build()
+        if grammar.kinds:
+            raise ConfigError(
+                f"grammar '{self.choices[Seam.GRAMMAR].name}' cannot be used: this version's step loop applies no grammars "
+                "yet; choose --grammar none"
+            )
         source: ModelSource = self.choices[Seam.SOURCE].build()
         self.checkpoint = await _in_thread(lambda: source.resolve(self.settings.model, self._progress))
         self._channel: AsyncChannel = self._transport.listen_async(FRONT_CHANNEL)
@@ -107,7 +114,6 @@ class AsyncEngine:
         self._manager = TokenizerManager(
             self._channel,
             tokenizer,
-            self.choices[Seam.GRAMMAR].build(),
             self.loaded,
             self.checkpoint.eos_ids,
             max_open=settings.max_running + settings.max_waiting,
@@ -203,13 +209,10 @@ class AsyncEngine:
         *,
         namespace: Namespace = (),
         priority: int = 0,
-        constraint: Constraint | None = None,
         request_id: str = "",
     ) -> Generation:
         """Queue ``prompt``, text or token ids, and return its generation; see TokenizerManager.submit for the errors."""
-        return await self.manager.submit(
-            prompt, params, namespace=namespace, priority=priority, constraint=constraint, request_id=request_id
-        )
+        return await self.manager.submit(prompt, params, namespace=namespace, priority=priority, request_id=request_id)
 
     async def flush_cache(self) -> int:
         """Forget all cached prefixes that nothing runs on; returns how many tokens that were."""

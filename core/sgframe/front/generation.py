@@ -50,6 +50,7 @@ class OutputStream:
             prompt_logprobs=None if output.prompt_logprobs is None else tuple(output.prompt_logprobs),
             finish_reason="stop" if matched is not None else finish.reason if finish is not None else None,
             stop_match=matched if matched is not None else finish.matched if finish is not None else None,
+            abort_cause=finish.detail if matched is None and finish is not None else "",
         )
 
     def _bytes(self, token: int) -> bytes:

@@ -29,6 +29,7 @@ class Delta:
         prompt_logprobs: entries for prompt tokens 1 …, if asked for: in the first piece of the first output.
         finish_reason: ``stop``, ``length`` or ``abort``; None while the output goes on.
         stop_match: what ended the output, if it was a stop string (str) or a stop or end-of-sequence token (int).
+        abort_cause: why, when ``finish_reason`` is ``abort``.
         usage: counts up to and including this piece.
     """
 
@@ -40,6 +41,7 @@ class Delta:
     prompt_logprobs: tuple[Logprobs, ...] | None = None
     finish_reason: str | None = None
     stop_match: str | int | None = None
+    abort_cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,11 @@ from typing import NoReturn, assert_never
 from sgframe.capacity import output_limit
 from sgframe.errors import EngineDead, Overloaded, RequestError
 from sgframe.front.generation import Generation, OutputStream
-from sgframe.interfaces.grammar import Grammar
 from sgframe.interfaces.source import Tokenizer
 from sgframe.interfaces.transport import AsyncChannel
 from sgframe.messages import (
     AbortRequest,
     CacheFlushed,
-    Constraint,
     Decoder,
     Drain,
     Drained,
@@ -55,7 +53,6 @@ class TokenizerManager:
         self,
         channel: AsyncChannel,
         tokenizer: Tokenizer,
-        grammar: Grammar,
         loaded: Loaded,
         eos_ids: Sequence[int],
         max_open: int,
@@ -66,7 +63,6 @@ class TokenizerManager:
         self.stats = SchedulerStats()
         self.drained = asyncio.Event()
         self._channel = channel
-        self._grammar = grammar
         self._eos_ids = tuple(eos_ids)
         self._max_open = max_open
         self._timeout = timeout
@@ -87,7 +83,6 @@ class TokenizerManager:
         *,
         namespace: Namespace = (),
         priority: int = 0,
-        constraint: Constraint | None = None,
         request_id: str = "",
     ) -> Generation:
         """Queue ``prompt`` and return its generation.
@@ -96,7 +91,8 @@ class TokenizerManager:
         when a process of the engine died.
         """
         params.validate(self.loaded.vocab_size)
-        self._refuse_constraint(constraint)
+        if not isinstance(prompt, str):  # before each of what may be millions of ids is looked at
+            output_limit(len(prompt), params.max_tokens, self.loaded.context_length)
         tokens = await self._tokens(prompt)
         max_tokens = output_limit(len(tokens), params.max_tokens, self.loaded.context_length)
         if self._dead is not None:
@@ -123,15 +119,6 @@ class TokenizerManager:
                 self._timeout, partial(generation.abort, f"timeout after {self._timeout:g} s")
             )
         return generation
-
-    def _refuse_constraint(self, constraint: Constraint | None) -> None:
-        if constraint is not None and constraint.kind not in self._grammar.kinds:
-            raise RequestError(
-                f"this server's grammar cannot honour a constraint of kind '{constraint.kind}'; choose another with "
-                "--grammar",
-                param="response_format",
-                code="unsupported_constraint",
-            )
 
     async def _tokens(self, prompt: str | Sequence[int]) -> array[int]:
         if isinstance(prompt, str):

@@ -5,7 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from sgframe.messages import Constraint, Ints
+import msgspec
+
+from sgframe.messages import Ints
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    """What an output must match: ``kind`` is ``regex``, ``json_schema``, ``choice`` or ``json_object``."""
+
+    kind: str
+    text: str
 
 
 class Matcher(ABC):
