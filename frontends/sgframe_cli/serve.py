@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 from setproctitle import setproctitle
-from sgframe_openai.server import HttpServer, bind
 
 from sgframe.assembly.choice import Choice
 from sgframe.assembly.providers import Seam
@@ -22,6 +21,7 @@ from sgframe.assembly.settings import Settings
 from sgframe.front.async_engine import AsyncEngine
 from sgframe_cli.options import CommandLine, settings_options
 from sgframe_cli.starting import prepare, start_engine
+from sgframe_openai.server import HttpServer, bind
 
 log = logging.getLogger(__name__)
 

@@ -92,11 +92,6 @@ class AsyncEngine:
     _transport: Transport
 
     async def _start(self) -> None:
-        if self.settings.max_step_tokens < self.settings.max_running:
-            raise ConfigError(
-                f"max_step_tokens is {self.settings.max_step_tokens}, less than max_running, {self.settings.max_running}: "
-                "each running request needs a token a step; raise one or lower the other"
-            )
         grammar: Grammar = self.choices[Seam.GRAMMAR].build()
         if grammar.kinds:
             raise ConfigError(

@@ -31,20 +31,21 @@ class Engine:
 
     Takes the settings of ``sgframe serve`` as keyword arguments (``backend="cpu"``, ``max_running=16``, ``plugin={"lpm":
     {"max_rounds": 4}}``), and ``config`` for a file of them. All methods may be called from any thread; the ``a…`` methods
-    from any event loop. Logging in the caller's process is the caller's; ``log_level`` is that of the engine's processes.
-    Raises ConfigError when it cannot start.
+    from any event loop. Logging in the caller's process is the caller's; ``log_level`` is that of the
+    engine's processes, ``warning`` by default. Raises ConfigError when it cannot start.
     """
 
-    def __init__(self, *, config: str | Path | None = None, log_level: str = "warning", **settings: Any) -> None:
-        configuration, choices = assemble(
-            {"log_level": log_level, **settings}, Path(config) if config else None, os.environ
-        )
+    def __init__(self, *, config: str | Path | None = None, **settings: Any) -> None:
+        configuration, choices = assemble(settings, Path(config) if config else None, os.environ)
+        chosen = configuration.settings
+        if configuration.origins["log_level"] == "default":
+            chosen = chosen.model_copy(update={"log_level": "warning"})
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sgframe::engine", daemon=True)
         self._thread.start()
         self._closed = False
         try:
-            self._engine = self._run(AsyncEngine.start(configuration.settings, choices))
+            self._engine = self._run(AsyncEngine.start(chosen, choices))
         except BaseException:
             self._stop_loop()
             raise

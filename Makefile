@@ -1,0 +1,48 @@
+# make serve          install, fetch the demo model on first use, serve it      (ARGS="--port 8000 --plugin lpm")
+# make test           install what the tests need and run all but the slow ones (ARGS="-k radix")
+# make test-all       run the slow ones too
+# make install        make .venv with the sgframe command in it
+# make lint           format, lint, types, and who may import whom
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: install serve test test-all lint clean
+
+install: .venv/.installed
+
+serve: .venv/.installed
+	@exec $(BIN)/sgframe serve $(ARGS)
+
+test: .venv/.installed-test
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-all: .venv/.installed-test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy core plugins backends frontends
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf .venv
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "sgframe needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); name one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.installed: .venv/.made pyproject.toml constraints.txt
+	@echo "Installing sgframe into .venv; the first time this takes some minutes" >&2
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/.installed-test: .venv/.installed
+	@echo "Installing what the tests need" >&2
+	@$(PIP) --editable '.[test]'
+	@touch $@

@@ -1,0 +1,77 @@
+"""One call from what the user said to settings, plugins and chosen parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sgframe.assembly.choice import Choice
+from sgframe.assembly.choosing import choose, pick
+from sgframe.assembly.devices import require_usable
+from sgframe.assembly.plugins import Plugins, load_plugins
+from sgframe.assembly.providers import Seam
+from sgframe.assembly.settings import Settings, read_settings
+from sgframe.errors import ConfigError
+
+BLOCK = "no:"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Settings with their origins (see Resolved), and the plugins to choose from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    plugins: Plugins
+
+    def choose(self) -> dict[Seam, Choice]:
+        """The part of every seam. Raises PluginError."""
+        return choose(self.plugins, self.settings, self.origins)
+
+    def choose_usable(self) -> dict[Seam, Choice]:
+        """The same, for a start on this machine: raises BackendUnavailable when the chosen device is not there."""
+        choices = self.choose()
+        require_usable(self.plugins, choices[Seam.BACKEND])
+        return choices
+
+
+def assemble(
+    values: Mapping[str, Any], config_file: Path | None, environ: Mapping[str, str]
+) -> tuple[Configuration, dict[Seam, Choice]]:
+    """Settings and parts, ready to start with on this machine. Arguments as in ``configure``. Raises ConfigError."""
+    configuration = configure(values, (), config_file, environ)
+    return configuration, configuration.choose_usable()
+
+
+def configure(
+    values: Mapping[str, Any] | None = None,
+    words: Sequence[str] = (),
+    config_file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Configuration:
+    """Read the settings, load the plugins, and give each word of ``--plugin`` its seam.
+
+    ``values``, ``config_file`` and ``environ`` as in ``read_settings``. A word is a part's name, or ``no:NAME`` for a plugin
+    that is not to be imported. Raises ConfigError.
+    """
+    values = dict(values or {})
+    if blocked := blocked_by(words):
+        values["blocked"] = [*(values.get("blocked") or []), *blocked]
+    resolved = read_settings(values, config_file, environ)
+    plugins = load_plugins(resolved.settings.blocked)
+    picked = pick(plugins, [word for word in words if not word.startswith(BLOCK)])
+    for seam, word in picked.items():
+        if values.get(seam.value) not in (None, word):
+            raise ConfigError(
+                f"--{seam.value} {values[seam.value]} and --plugin {word} both fill the {seam.value}: drop one"
+            )
+    chosen = {seam.value: word for seam, word in picked.items()}
+    origins = resolved.origins | {key: f"command line --plugin {word}" for key, word in chosen.items()}
+    return Configuration(resolved.settings.model_copy(update=chosen), origins, plugins)
+
+
+def blocked_by(words: Sequence[str]) -> list[str]:
+    """The plugins that the words ``no:NAME`` among ``words`` block."""
+    return [word.removeprefix(BLOCK) for word in words if word.startswith(BLOCK)]

@@ -1,0 +1,183 @@
+"""From what is on offer and what the settings say to one part per seam. Strict: whatever cannot be honoured is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from sgframe.assembly.choice import Choice, plain, validate
+from sgframe.assembly.hints import nearest
+from sgframe.assembly.plugins import Offer, Plugin, Plugins
+from sgframe.assembly.providers import Seam
+from sgframe.assembly.settings import Settings, describe_errors
+from sgframe.errors import PluginError
+
+
+def choose(plugins: Plugins, settings: Settings, origins: Mapping[str, str] | None = None) -> dict[Seam, Choice]:
+    """The part of every seam. Raises PluginError with one line for everything that is wrong.
+
+    ``origins`` (see Resolved) lets the errors say where a faulty setting stands.
+    """
+    origins = origins or {}
+    problems = [_unknown_block(plugins, word) for word in plugins.unmatched]
+    unknown = [*_unknown_tables(plugins, settings, origins), *_unknown_parts(plugins, settings, origins)]
+    if unknown:
+        problems.append("\n".join(unknown) + _absent(plugins))
+    offers: list[Offer] = []
+    for seam in Seam:
+        matching = _matching(plugins, seam, settings)
+        if problem := _obstacle(plugins, matching):
+            problems.append(problem)
+        else:
+            offers += matching
+    choices = {}
+    for offer in offers:
+        try:
+            choices[offer.seam] = choice_of(offer, _own_table(offer, offers, settings), origins)
+        except PluginError as error:
+            problems.append(str(error))
+    if problems:
+        raise PluginError("\n".join(problems))
+    return choices
+
+
+def pick(plugins: Plugins, words: Iterable[str]) -> dict[Seam, str]:
+    """The seam that each word of ``--plugin`` fills.
+
+    Raises PluginError for a word that nobody or more than one seam offers, and for two words for one seam.
+    """
+    picked: dict[Seam, str] = {}
+    for word in words:
+        seams = list(dict.fromkeys(offer.seam for offer in plugins.offers() if offer.name == word))
+        if not seams:
+            raise PluginError(_unknown_word(plugins, word))
+        if len(seams) > 1:
+            forms = " or ".join(f"--{seam.value} {word}" for seam in seams)
+            raise PluginError(f"--plugin {word} could fill more than one seam: say {forms}")
+        if picked.setdefault(seams[0], word) != word:
+            raise PluginError(
+                f"--plugin {picked[seams[0]]} and --plugin {word} both fill the {seams[0].value}: drop one"
+            )
+    return picked
+
+
+def choice_of(offer: Offer, table: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> Choice:
+    """The offer as a choice, with the settings of ``table``. Raises PluginError, a line for each wrong one."""
+    model = offer.provider.settings
+    try:
+        validate(model, table)
+    except ValidationError as error:
+        lines = describe_errors(error, ("plugin", offer.name), model.model_fields, origins or {})
+        raise PluginError(f"wrong settings for {offer}:\n  " + "\n  ".join(lines)) from None
+    return unchecked_choice(offer, table)
+
+
+def unchecked_choice(offer: Offer, table: Mapping[str, Any]) -> Choice:
+    """The offer as a choice with these settings, whatever they are."""
+    model = offer.provider.settings
+    return Choice(
+        seam=offer.seam,
+        name=offer.name,
+        target=offer.provider.target,
+        settings=plain(table),
+        settings_model=f"{model.__module__}:{model.__qualname__}",
+        plugin=str(offer.plugin),
+    )
+
+
+def _matching(plugins: Plugins, seam: Seam, settings: Settings) -> list[Offer]:
+    return [offer for offer in plugins.offers(seam) if offer.name == getattr(settings, seam.value)]
+
+
+def _obstacle(plugins: Plugins, matching: list[Offer]) -> str:
+    """Why these offers of one name cannot be chosen, or nothing."""
+    if len(matching) > 1:
+        return _conflict(plugins, matching)
+    return "".join(
+        f"{offer} cannot be chosen: it {offer.obstacle}{_remedy(offer)}" for offer in matching if offer.obstacle
+    )
+
+
+def _own_table(offer: Offer, chosen: Iterable[Offer], settings: Settings) -> dict[str, Any]:
+    """The part's table, without the keys of another chosen part of that name (a backend and its source, say)."""
+    others: set[str] = set()
+    for other in chosen:
+        if other.name == offer.name:
+            others |= other.provider.settings.model_fields.keys()
+    foreign = others - offer.provider.settings.model_fields.keys()
+    return {key: value for key, value in settings.plugin.get(offer.name, {}).items() if key not in foreign}
+
+
+def _conflict(plugins: Plugins, offers: list[Offer]) -> str:
+    seam, name = offers[0].seam.value, offers[0].name
+    names = [plugin.name for plugin in plugins.loaded]
+    words = dict.fromkeys(_block_word(offer.plugin, names) for offer in offers)
+    remedy = " or ".join(f"--plugin no:{word}" for word in words if word)
+    return "\n".join(
+        [f"{seam} '{name}' is offered more than once:", *(f"  {offer}" for offer in offers)]
+        + ([f"  block all but one: {remedy}"] if len(words) > 1 else ["  the plugin must give them different names"])
+    )
+
+
+def _block_word(plugin: Plugin, names: list[str]) -> str:
+    """What blocks this plugin and no other: its name, or its distribution's where the name is taken twice."""
+    return plugin.name if names.count(plugin.name) == 1 else plugin.distribution
+
+
+def _unknown_block(plugins: Plugins, word: str) -> str:
+    known = [plugin.name for plugin in (*plugins.loaded, *(broken.plugin for broken in plugins.broken))]
+    owners = [
+        f"; the {offer.seam.value} '{word}' comes from {offer.plugin}"
+        for offer in plugins.offers()
+        if offer.name == word
+    ]
+    return f"cannot block '{word}': no plugin has that name{owners[0] if owners else nearest(word, known)}"
+
+
+def _unknown_word(plugins: Plugins, word: str) -> str:
+    parts = [f"--{offer.seam.value} {offer.name}" for offer in plugins.offers() if offer.plugin.name == word]
+    if parts:
+        return f"--plugin {word}: the plugin '{word}' offers no part of that name; choose from {', '.join(parts)}"
+    return f"no plugin offers '{word}'{nearest(word, (offer.name for offer in plugins.offers()))}{_absent(plugins)}"
+
+
+def _unknown_parts(plugins: Plugins, settings: Settings, origins: Mapping[str, str]) -> list[str]:
+    problems = []
+    for seam in Seam:
+        if not _matching(plugins, seam, settings):
+            name = getattr(settings, seam.value)
+            known = list(dict.fromkeys(offer.name for offer in plugins.offers(seam)))
+            problems.append(
+                f"no plugin offers the {seam.value} '{name}'{_where(origins, seam.value)}{nearest(name, known)}\n"
+                f"  on offer: {', '.join(known) or 'nothing'}"
+            )
+    return problems
+
+
+def _unknown_tables(plugins: Plugins, settings: Settings, origins: Mapping[str, str]) -> list[str]:
+    known = {offer.name for offer in plugins.offers()}
+    absent = {plugin.name for plugin in plugins.blocked}
+    return [
+        f"plugin.{name}: no plugin offers a part '{name}'{_where(origins, f'plugin.{name}')}{nearest(name, known)}"
+        for name in settings.plugin
+        if name not in known | absent
+    ]
+
+
+def _absent(plugins: Plugins) -> str:
+    """The plugins that offer nothing although they are there: they may be what the user looks for."""
+    lines = [str(broken) for broken in plugins.broken] + [f"{plugin} is blocked" for plugin in plugins.blocked]
+    return "".join(f"\n  {line}" for line in lines)
+
+
+def _remedy(offer: Offer) -> str:
+    if offer.obstacle.startswith("needs"):
+        return ", which is not installed here; install it, or choose another"
+    return f"; install a version of {offer.plugin.distribution or 'sgframe'} that fits this sgframe"
+
+
+def _where(origins: Mapping[str, str], key: str) -> str:
+    origin = origins.get(key, "default")
+    return "" if origin == "default" else f" ({origin})"

@@ -1,0 +1,40 @@
+"""Whether the chosen device backend can run on this machine, and which others could."""
+
+from __future__ import annotations
+
+from sgframe.assembly.choice import Choice
+from sgframe.assembly.choosing import choice_of
+from sgframe.assembly.plugins import Offer, Plugins
+from sgframe.assembly.providers import Seam
+from sgframe.errors import BackendUnavailable, ConfigError
+from sgframe.interfaces.backend import Backend, Capabilities
+
+
+def probe(choice: Choice) -> Capabilities:
+    """What the backend finds on this machine. Never raises: whatever goes wrong is the reason it is not usable."""
+    try:
+        backend: Backend = choice.build()
+        return backend.probe()
+    except ConfigError as error:
+        return Capabilities(usable=False, reason=str(error))
+    except Exception as error:  # whatever a third party's probe may raise
+        return Capabilities(usable=False, reason=f"the probe of {choice} failed: {type(error).__name__}: {error}")
+
+
+def probe_offer(offer: Offer) -> Capabilities:
+    """The same for a backend that is on offer but not chosen, with its default settings."""
+    return Capabilities(usable=False, reason=offer.obstacle) if offer.obstacle else probe(choice_of(offer, {}))
+
+
+def require_usable(plugins: Plugins, choice: Choice) -> Capabilities:
+    """What the chosen backend can do here. Raises BackendUnavailable with its reason and the backends that can run."""
+    found = probe(choice)
+    if found.usable:
+        return found
+    others = (offer for offer in plugins.offers(Seam.BACKEND) if offer.name != choice.name)
+    able = [offer.name for offer in others if probe_offer(offer).usable]
+    raise BackendUnavailable(
+        f"backend '{choice.name}' cannot run here: {found.reason}\n"
+        f"  can run here: {', '.join(able) or 'none'}"
+        + (f"; choose one, for example --backend {able[0]}" if able else "")
+    )

@@ -1,0 +1,218 @@
+"""The settings of a server, and where each value came from.
+
+Rising order: defaults, config file, environment, command line. Owns names, types and merging; what a part's own table may
+hold is that part's business and checked once it is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from sgframe.assembly.hints import nearest
+from sgframe.assembly.sources import Given, from_command_line, from_environment, from_file
+from sgframe.errors import ConfigError
+
+CONFIG_VARIABLE = "SGFRAME_CONFIG"
+_BYTES = TypeAdapter(ByteSize)
+
+
+class Settings(BaseModel):
+    """Everything that can be set, except the parts' own tables, which stand unchecked in ``plugin``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    model: str = Field(
+        "smollm2-135m", min_length=1, description="Model: a folder, a .gguf file, a hub id or a bundled name"
+    )
+    served_model_name: str | None = Field(
+        None, min_length=1, description="Name that clients ask for; the model's if unset"
+    )
+    backend: str = Field("cpu", description="Device backend that runs the model")
+    cache: str = Field("radix", description="Prefix cache")
+    policy: str = Field("lpm", description="Order in which waiting requests are taken")
+    grammar: str = Field("none", description="What constrains structured output")
+    transport: str = Field("zmq", description="Channels between the processes")
+    source: str = Field("hf", description="Where models are found")
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field(
+        "auto", description="Number format of weights and KV"
+    )
+    context_length: int = Field(
+        0, ge=0, description="Most tokens of a request, prompt and output; 0: what the model allows"
+    )
+    max_running: int = Field(64, ge=1, description="Most requests that run at once")
+    max_waiting: int = Field(10000, ge=1, description="Most requests that wait; further ones are refused")
+    max_step_tokens: int = Field(512, ge=1, description="Most tokens computed in one step")
+    kv_slots: int = Field(0, ge=0, description="KV slots, one a token; 0: as many as kv_memory holds")
+    kv_memory: str = Field("auto", description="Memory for KV, such as 2GiB; auto: sized by what the device has free")
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on")
+    port: int = Field(30000, ge=0, le=65535, description="Port to listen on; 0: a free one")
+    api_key: SecretStr | None = Field(None, min_length=1, description="Key that clients must send as a bearer token")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is logged")
+    log_json: bool = Field(False, description="Log one JSON object a line")
+    log_interval: float = Field(5.0, gt=0, description="Seconds between the lines on throughput")
+    drain_timeout: float = Field(30.0, ge=0, description="Seconds that running requests get to finish at shutdown")
+    request_timeout: float = Field(0.0, ge=0, description="Seconds after which a request is ended; 0: never")
+    blocked: list[str] = Field(
+        [], description="Plugins that are not loaded; file, environment and --plugin no:NAME add up"
+    )
+    plugin: dict[str, dict[str, Any]] = Field({}, description="The parts' own settings, a table for each part")
+
+    @field_validator("kv_memory", mode="before")
+    @classmethod
+    def _check_kv_memory(cls, value: Any) -> Any:
+        if value == "auto":
+            return value
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise ValueError("must be 'auto', a size such as '2GiB', or a number of bytes")
+        try:
+            size = _BYTES.validate_python(value)
+        except ValidationError:
+            raise ValueError("must be 'auto', a size such as '2GiB' or '500MB', or a number of bytes") from None
+        if size <= 0:
+            raise ValueError("must be more than nothing; 'auto' sizes it by what the device has free")
+        return str(value)
+
+    @model_validator(mode="after")
+    def _check_step(self) -> Self:
+        if self.max_step_tokens < self.max_running:
+            raise ValueError(
+                f"max_step_tokens is {self.max_step_tokens}, less than max_running, {self.max_running}: each running "
+                "request needs a token a step; raise the one or lower the other"
+            )
+        return self
+
+    @property
+    def kv_bytes(self) -> int:
+        """``kv_memory`` in bytes; 0 for ``auto``."""
+        return 0 if self.kv_memory == "auto" else int(_BYTES.validate_python(self.kv_memory))
+
+
+KEYS: frozenset[str] = frozenset(Settings.model_fields) - {"plugin"}
+_FROM_TEXT = {
+    key: TypeAdapter(field.annotation)
+    for key, field in Settings.model_fields.items()
+    if field.annotation in (bool, int, float)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Settings, and the origin of each by dotted key: ``default``, a file, a variable, an option.
+
+    Every key of Settings has an origin; of the parts' tables those keys that were given (``plugin.lpm.max_rounds``).
+    """
+
+    settings: Settings
+    origins: dict[str, str]
+
+
+def read_settings(
+    command_line: Mapping[str, Any] | None = None,
+    config_file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Resolved:
+    """Merge all sources. Raises ConfigError with one line for everything that is wrong in them.
+
+    ``command_line`` maps keys to values or their text; None stands for an option that was not given, ``plugin`` holds
+    tables. Without ``config_file`` the environment's SGFRAME_CONFIG names the file; without ``environ`` there is none.
+    """
+    environ = environ or {}
+    file = config_file or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
+    given = from_file(file) if file else []
+    given += from_environment({name: text for name, text in environ.items() if name != CONFIG_VARIABLE}, KEYS)
+    given += from_command_line(command_line or {})
+    if problems := _unknown_keys(given):
+        raise ConfigError("\n".join(problems))
+    values, origins = _merge(given)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(describe_errors(error, (), Settings.model_fields, origins))) from None
+    return Resolved(settings, dict.fromkeys(Settings.model_fields.keys() - {"plugin"}, "default") | origins)
+
+
+def describe_errors(
+    error: ValidationError, prefix: Sequence[str], fields: Mapping[str, FieldInfo], origins: Mapping[str, str]
+) -> list[str]:
+    """One line a fault: the key, what is wrong, what was found (unless it is a secret), where it stands.
+
+    ``fields`` are those of the model that refused, ``prefix`` is where its table stands.
+    """
+    lines = []
+    for fault in error.errors(include_url=False):
+        path = [*prefix, *map(str, fault["loc"])]
+        parents = (".".join(path[:length]) for length in range(len(path), 0, -1))
+        origin = next((f" ({origins[key]})" for key in parents if key in origins), "")
+        about = f"{'.'.join(path)}: " if fault["loc"] else ""  # without: a fault of several settings together
+        lines.append(f"{about}{_describe(fault, fields)}{origin}")
+    return lines
+
+
+def _describe(fault: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
+    text = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if not fault["loc"]:
+        return text
+    if fault["type"] == "extra_forbidden":
+        return f"unknown setting{nearest(str(fault['loc'][-1]), fields)}"
+    field = fields.get(str(fault["loc"][0]))
+    if fault["type"] == "missing" or (field and "Secret" in str(field.annotation)):
+        return text
+    advice = "; put it in quotes" if fault["type"] == "string_type" and fault["input"] is not None else ""
+    return f"{text}, found {fault['input']!r}{advice}"
+
+
+def _unknown_keys(given: Sequence[Given]) -> list[str]:
+    return [
+        f"unknown setting '{item.path[0]}' ({item.origin}){nearest(item.path[0], [*KEYS, 'plugin'])}"
+        for item in given
+        if item.path[0] not in KEYS | {"plugin"}
+    ]
+
+
+def _merge(given: Sequence[Given]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Later ones win, key by key; the parts' tables merge; block lists add up."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for path, value, origin, is_text in given:
+        key = ".".join(path)
+        match path:
+            case ("plugin", name):
+                values.setdefault("plugin", {}).setdefault(name, {})
+                origins.setdefault(key, origin)
+            case ("plugin", name, setting):
+                values.setdefault("plugin", {}).setdefault(name, {})[setting] = value
+                origins[key] = origin
+            case ("blocked",) if isinstance(value, list) and isinstance(earlier := values.get("blocked", []), list):
+                values["blocked"] = [*earlier, *value]
+                origins[key] = f"{origins[key]}, {origin}" if key in origins else origin
+            case _:
+                values[key] = _native(key, value) if is_text else value
+                origins[key] = origin
+    return values, origins
+
+
+def _native(key: str, text: str) -> Any:
+    """The number or truth value that ``text`` stands for where the key wants one; else the text itself."""
+    if key not in _FROM_TEXT:
+        return text
+    try:
+        return _FROM_TEXT[key].validate_python(text)
+    except ValidationError:
+        return text
