@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import sys
 import time
-from dataclasses import dataclass, field
+from importlib import import_module
 
 import click
 
 from sgframe.errors import RequestError
-from sgframe.front.async_engine import AsyncEngine
+from sgframe.front.engine import Engine
 from sgframe.front.outputs import Usage
 from sgframe.sampling import SamplingParams
 from sgframe_cli.options import CommandLine, settings_options
-from sgframe_cli.starting import prepare, start_engine
+from sgframe_cli.progress import ProgressDisplay
+from sgframe_cli.starting import prepare
 
-HELP = "/reset starts afresh, /quit or Ctrl-D ends"
+HELP = "/reset starts afresh; /quit or Ctrl-D ends; Ctrl-C breaks off an answer"
 
 
 @click.command()
@@ -27,47 +28,51 @@ HELP = "/reset starts afresh, /quit or Ctrl-D ends"
 def chat(command_line: CommandLine, system: str | None, max_tokens: int, temperature: float) -> None:
     """Chat with a model in the terminal. After each answer: tokens reused from the cache, and tokens a second."""
     settings, choices = prepare(command_line, quiet=True)
-    params = SamplingParams(max_tokens=max_tokens, temperature=temperature)
-
-    async def run() -> None:
-        engine = await start_engine(settings, choices)
-        try:
-            await _converse(Conversation(engine, params, system))
-        finally:
-            await engine.close()
-
-    asyncio.run(run())
+    with ProgressDisplay() as progress:
+        engine = Engine.start(settings, choices, progress)
+    with engine:
+        click.echo(f"{settings.model} ({HELP})")
+        _converse(Conversation(engine, SamplingParams(max_tokens=max_tokens, temperature=temperature), system))
 
 
-@dataclass
 class Conversation:
     """The messages so far, and the engine that answers them."""
 
-    engine: AsyncEngine
-    params: SamplingParams
-    system: str | None
-    messages: list[dict[str, str]] = field(default_factory=list)
+    def __init__(self, engine: Engine, params: SamplingParams, system: str | None = None) -> None:
+        self._engine = engine
+        self._params = params
+        self._opening = [{"role": "system", "content": system}] if system else []
+        self.messages: list[dict[str, str]] = []
 
-    async def answer(self, text: str) -> str:
-        """Print the answer to ``text`` as it comes; return the line about its cost. A refused turn is forgotten."""
-        opening = [{"role": "system", "content": self.system}] if self.system else []
+    def reset(self) -> None:
+        self.messages = []
+
+    def answer(self, text: str) -> str:
+        """Print the answer to ``text`` as it comes; return the line about its cost.
+
+        An answer that Ctrl-C breaks off counts as far as it came. Raises RequestError, and forgets the turn, when the
+        engine refuses it.
+        """
         turn = [*self.messages, {"role": "user", "content": text}]
-        prompt = self.engine.tokenizer.apply_chat_template([*opening, *turn])
-        tokens = self.engine.tokenizer.encode(prompt, add_special_tokens=False)
+        tokenizer = self._engine.tokenizer
+        prompt = tokenizer.encode(tokenizer.apply_chat_template([*self._opening, *turn]), add_special_tokens=False)
         started = time.monotonic()
-        first = None
-        pieces: list[str] = []
-        usage = Usage(len(tokens), 0, 0)
-        async with await self.engine.submit(tokens, self.params) as generation:
-            async for delta in generation:
+        first = 0.0
+        said = ""
+        usage = Usage(len(prompt), 0, 0)
+        try:
+            for delta in self._engine.stream(prompt, self._params):
                 first = first or time.monotonic()
+                said += delta.text
+                usage = delta.usage
                 click.echo(delta.text, nl=False)
                 sys.stdout.flush()
-                pieces.append(delta.text)
-                usage = delta.usage
+        except KeyboardInterrupt:
+            click.echo(" [broken off]", nl=False)
         click.echo()
-        self.messages = [*turn, {"role": "assistant", "content": "".join(pieces)}]
-        return cost_line(usage, (first or started) - started, time.monotonic() - (first or started))
+        self.messages = [*turn, {"role": "assistant", "content": said}]
+        first = first or time.monotonic()
+        return cost_line(usage, first - started, time.monotonic() - first)
 
 
 def cost_line(usage: Usage, first_token: float, rest: float) -> str:
@@ -79,25 +84,22 @@ def cost_line(usage: Usage, first_token: float, rest: float) -> str:
     )
 
 
-async def _converse(conversation: Conversation) -> None:
-    click.echo(f"{conversation.engine.checkpoint.name} ({HELP})")
+def _converse(conversation: Conversation) -> None:
+    """Read a line, answer it, until the end of the input."""
+    with contextlib.suppress(ImportError):
+        import_module("readline")  # gives ``input`` line editing and history where Python has it
     while True:
         try:
-            line = await asyncio.to_thread(input, "> ")
+            line = input("> ").strip()
         except (EOFError, KeyboardInterrupt):
             click.echo()
             return
-        match line.strip():
-            case "":
-                continue
-            case "/quit":
-                return
-            case "/reset":
-                conversation.messages = []
-                continue
-        try:
-            cost = await conversation.answer(line)
-        except RequestError as error:
-            click.echo(f"refused: {error}", err=True)
-        else:
-            click.secho(cost, dim=True)
+        if line == "/quit":
+            return
+        if line == "/reset":
+            conversation.reset()
+        elif line:
+            try:
+                click.secho(conversation.answer(line), dim=True)
+            except RequestError as error:
+                click.echo(f"refused: {error}", err=True)

@@ -6,16 +6,20 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from sgframe.assembly.assemble import assemble
+from sgframe.assembly.choice import Choice
+from sgframe.assembly.providers import Seam
+from sgframe.assembly.settings import Settings
 from sgframe.errors import EngineDead
 from sgframe.front.async_engine import AsyncEngine
 from sgframe.front.outputs import Delta, Result, collect
+from sgframe.interfaces.source import Progress, Tokenizer
 from sgframe.messages import SchedulerStats
 from sgframe.sampling import SamplingParams
 
@@ -40,15 +44,30 @@ class Engine:
         chosen = configuration.settings
         if configuration.origins["log_level"] == "default":
             chosen = chosen.model_copy(update={"log_level": "warning"})
+        self._start(chosen, choices, None)
+
+    @classmethod
+    def start(cls, settings: Settings, choices: Mapping[Seam, Choice], progress: Progress | None = None) -> Engine:
+        """An engine from settings and parts that are chosen already; ``progress`` as in ``AsyncEngine.start``."""
+        engine = cls.__new__(cls)
+        engine._start(settings, choices, progress)
+        return engine
+
+    def _start(self, settings: Settings, choices: Mapping[Seam, Choice], progress: Progress | None) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sgframe::engine", daemon=True)
         self._thread.start()
         self._closed = False
         try:
-            self._engine = self._run(AsyncEngine.start(chosen, choices))
+            self._engine = self._run(AsyncEngine.start(settings, choices, progress))
         except BaseException:
             self._stop_loop()
             raise
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer: ``encode``, the bytes of each token, the chat template."""
+        return self._engine.tokenizer
 
     # -------------------------------------------------------------------------------------------- synchronous
 
