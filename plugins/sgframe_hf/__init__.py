@@ -1,0 +1,28 @@
+"""Offers the ``hf`` model source: Hugging Face folders, GGUF files, hub ids and the bundled models."""
+
+from __future__ import annotations
+
+from sgframe import PluginSettings, Provider, hookimpl
+
+
+class HfSettings(PluginSettings):
+    """``cache_folder``: where fetched and converted models are kept; empty means ``sgframe`` in the user's cache folder.
+    ``offline``: never fetch, only use what is there. ``revision``: branch, tag or commit of hub ids; empty means the
+    default branch."""
+
+    cache_folder: str = ""
+    offline: bool = False
+    revision: str = ""
+
+
+@hookimpl
+def sgframe_model_sources() -> list[Provider]:
+    return [
+        Provider(
+            name="hf",
+            target="sgframe_hf.source:HfSource",
+            summary="Hugging Face folders and hub ids, GGUF files, and two small bundled models",
+            settings=HfSettings,
+            requires=("tokenizers", "jinja2", "huggingface_hub", "transformers", "gguf"),
+        )
+    ]
