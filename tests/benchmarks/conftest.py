@@ -1,0 +1,6 @@
+"""Makes ``benchmarks`` importable for its tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
