@@ -15,6 +15,7 @@ from sgframe.interfaces.policy import Policy
 from sgframe.messages import (
     Finish,
     GenerateRequest,
+    Ints,
     Logprobs,
     Rewrite,
     ScheduleBatch,
@@ -38,7 +39,7 @@ class Limits:
     Attributes:
         slots: KV slots in all.
         max_running: rows that run at once.
-        max_step_tokens: tokens computed in one step.
+        max_step_tokens: tokens computed in one step; at least ``max_running``, so that every row can decode.
         headroom: output tokens of each running request for which admission keeps slots free; too few cause retractions,
             too many leave rows empty.
     """
@@ -143,20 +144,25 @@ class Scheduler:
         budget = self.limits.max_step_tokens
         decoding = [request for request in self.running if request.pending == 1]
         prefilling = [request for request in self.running if request.pending > 1]
-        for request in decoding + prefilling:
+        slots = self._take(len(decoding))
+        for i, request in enumerate(decoding):
+            self._next.compute(request, slots[i : i + 1])
+        budget -= len(decoding)
+        for request in prefilling:
             count = min(request.pending, budget, self._available())
             if count > 0:
-                self._compute(request, count)
+                self._next.compute(request, self._take(count))
                 budget -= count
         if prefilling and not self._next.scheduled:
             self._retract(self.running[-1])  # prompts hold all memory and none can go on: the next plan has room
             return self._schedule_running()
         return budget
 
-    def _compute(self, request: Request, count: int) -> None:
+    def _take(self, count: int) -> Ints:
+        """``count`` free slots, at the expense of what is cached if need be."""
         if (shortage := count - self.pool.free) > 0:
             self.pool.give_back(self.cache.evict(shortage))
-        self._next.compute(request, self.pool.take(count))
+        return self.pool.take(count)
 
     def _admit(self, budget: int) -> None:
         """Take waiting requests in the policy's order until rows, tokens or memory run out. None is overtaken for size."""
@@ -177,7 +183,7 @@ class Scheduler:
             request.lease = lease
             self._start(request)
             count = min(request.pending, budget, available)
-            self._compute(request, count)
+            self._next.compute(request, self._take(count))
             budget -= count
             committed += need
             latest = max(latest, request.id)
