@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from scheduler_bench import Bench, expected_output
+
 from sgframe.interfaces.policy import Policy
 from sgframe.messages import Finish, StepOutput, ints
 from sgframe.sampling import TokenSampling

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from scheduler_bench import Bench, expected_output
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scheduler_bench import Bench, expected_output
+
 from sgframe.assembly.providers import PluginSettings
 from sgframe_basic.cache import NoCache
 from sgframe_radix import RadixSettings
@@ -28,7 +29,7 @@ ARRIVALS = st.lists(st.tuples(st.integers(0, 4), PROMPTS, st.integers(0, 8), st.
 def test_every_slot_has_one_owner_and_every_text_is_right(
     arrivals, slots, max_running, max_step_tokens, aborts, flush_every, cached, headroom
 ) -> None:
-    cache = (RadixCache(RadixSettings(), page_size=1) if cached else NoCache(PluginSettings(), page_size=1))
+    cache = RadixCache(RadixSettings(), page_size=1) if cached else NoCache(PluginSettings(), page_size=1)
     bench = Bench(slots, max_running, max_step_tokens, cache=cache, headroom=headroom)
     salt = (("salt", "x"),)
     for id, (pause, prompt, max_tokens, salted) in enumerate(arrivals, 1):

@@ -1,4 +1,4 @@
-"""A bench for the scheduler alone: a worker that remembers in which slot each prefix's KV was written, and checks all reads."""
+"""A bench for the scheduler alone: its worker remembers in which slot each prefix's KV lies, and checks every read."""
 
 from __future__ import annotations
 

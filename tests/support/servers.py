@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -45,8 +45,8 @@ class Server:
     def output(self) -> str:
         return (self.folder / "server.log").read_text(errors="replace")
 
-    def wait_until_ready(self) -> None:
-        wait_for(lambda: "sgframe is ready" in self.output or self.process.poll() is not None, START_TIMEOUT)
+    def wait_until_ready(self, timeout: float = START_TIMEOUT) -> None:
+        wait_for(lambda: "sgframe is ready" in self.output or self.process.poll() is not None, timeout)
         match = re.search(r"on (http://\S+)", self.output)
         assert match, f"the server did not start:\n{self.output}"
         self.url = match[1]
@@ -74,10 +74,8 @@ class Server:
 
     def close(self) -> None:
         tree = [self.process.pid]
-        try:
+        with suppress(psutil.NoSuchProcess):
             tree += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
-        except psutil.NoSuchProcess:
-            pass
         try:
             self.stop()
         except subprocess.TimeoutExpired:
@@ -89,12 +87,14 @@ class Server:
 
 
 @contextmanager
-def served(*arguments: str, environ: dict[str, str] | None = None) -> Iterator[Server]:
+def served(
+    *arguments: str, environ: dict[str, str] | None = None, start_timeout: float = START_TIMEOUT
+) -> Iterator[Server]:
     """A ready server with ``arguments``, stopped at the end."""
     with tempfile.TemporaryDirectory(prefix="srv") as folder:
         server = Server(arguments, Path(folder), environ)
         try:
-            server.wait_until_ready()
+            server.wait_until_ready(start_timeout)
             yield server
         finally:
             server.close()
