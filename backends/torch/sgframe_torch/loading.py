@@ -1,0 +1,129 @@
+"""From an ExecutorSpec to a model in memory with its KV: what dtype and context, does it fit, and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+
+from sgframe.errors import ModelError
+from sgframe.interfaces.backend import ExecutorSpec
+from sgframe.messages import LedgerLine, Loaded, NewRow, ScheduleBatch, ints
+from sgframe.sampling import TokenSampling
+from sgframe_torch.kv import MIB, LayerKV, allocate, choose_slots, slot_bytes
+from sgframe_torch.models import Model, load_model
+from sgframe_torch.models.rope import context_limit
+from sgframe_torch.ops import DeviceOps
+from sgframe_torch.rows import RowTable
+from sgframe_torch.weights import stored_bytes
+
+PROMPT_SLICE = 64
+"""Most prompt positions whose logits exist at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """All that an executor holds while it runs."""
+
+    model: Model
+    kv: list[LayerKV]
+    rows: RowTable
+    announcement: Loaded
+
+
+def load(spec: ExecutorSpec, ops: DeviceOps, progress: Callable[[str, int, int], None]) -> Running:
+    """Load the weights, size and allocate the KV. Raises ModelError when it does not fit, with the arithmetic."""
+    folder = Path(spec.checkpoint.folder)
+    config = read_config(folder)
+    dtype_name = choose_dtype(spec.dtype, ops)
+    dtype = getattr(torch, dtype_name)
+    context = choose_context(spec, config)
+    workspace = workspace_bytes(spec, config, context, dtype)
+    _check_weights_fit(folder, dtype, workspace, ops.available_memory())
+    model = load_model(folder, config, dtype, ops, progress)
+    available = ops.available_memory()
+    per_slot = slot_bytes(model.kv_shapes, dtype)
+    slots = choose_slots(spec, context, per_slot, available - workspace, ops.kv_budget(available))
+    ledger = [
+        LedgerLine("weights", model.weight_bytes, "measured", f"{spec.checkpoint.name}, {dtype_name}"),
+        LedgerLine("KV slots", slots * per_slot, "computed", f"{slots} slots × {per_slot} bytes"),
+        LedgerLine("workspace", workspace, "computed", "activations, logits and page table, at most"),
+    ]
+    if model.packed_bytes:
+        ledger.insert(1, LedgerLine("packed head", model.packed_bytes, "measured", "copy of the tied embedding"))
+    announcement = Loaded(
+        vocab_size=config.vocab_size,
+        context_length=context,
+        slots=slots,
+        page_size=1,
+        dtype=dtype_name,
+        ledger=ledger,
+    )
+    kv = allocate(model.kv_shapes, slots, dtype, ops.device)
+    running = Running(model, kv, RowTable(spec.max_rows, context, ops.device), announcement)
+    _warm_up(running, ops)
+    return running
+
+
+def _warm_up(running: Running, ops: DeviceOps) -> None:
+    """Run one token in slot 0, which nobody has yet, so that kernels are compiled before the first request."""
+    row = NewRow(0, ints([0]), 1, ints(), TokenSampling(seed=0))
+    one, none = ints([1]), ints()
+    batch = ScheduleBatch(0, none, [row], [], rows=ints([0]), counts=one, slots=ints([0]), samples=one)
+    step = running.rows.apply(batch)
+    ops.begin(step.inputs)
+    running.model.logits(running.model.hidden(step.inputs, running.kv))
+    running.rows.apply(ScheduleBatch(1, ints([0]), [], [], none, none, none, none))
+
+
+def read_config(folder: Path) -> Any:
+    """The parsed config.json of the checkpoint. Raises ModelError."""
+    try:
+        return AutoConfig.from_pretrained(folder).get_text_config()
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"cannot read the config.json in {folder}: {error}") from error
+
+
+def choose_dtype(asked: str, ops: DeviceOps) -> str:
+    """``asked``, or the device's preference for ``auto``. Raises ModelError for one that the device lacks."""
+    if asked == "auto":
+        return ops.dtypes[0]
+    if asked not in ops.dtypes:
+        raise ModelError(f"dtype {asked!r} cannot run on {ops.device}; choose auto or one of {', '.join(ops.dtypes)}")
+    return asked
+
+
+def choose_context(spec: ExecutorSpec, config: Any) -> int:
+    """The context length in tokens. Raises ModelError when ``spec`` asks for more than the model can."""
+    own = spec.checkpoint.context_length
+    context = spec.context_length or own
+    if context > own:
+        raise ModelError(f"context_length is {context}, but {spec.checkpoint.name} was made for at most {own} tokens")
+    limit = context_limit(config)
+    if limit is not None and context > limit:
+        raise ModelError(
+            f"{spec.checkpoint.name} re-scales its rotary embedding beyond {limit} tokens, which paged KV cannot follow; "
+            f"set context_length to {limit} or less (found {context})"
+        )
+    return context
+
+
+def workspace_bytes(spec: ExecutorSpec, config: Any, context: int, dtype: torch.dtype) -> int:
+    """An upper estimate of what a step needs beside weights and KV: activations, logits, and the page table."""
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    activations = spec.max_step_tokens * (8 * config.hidden_size + 3 * inner) * dtype.itemsize
+    logits = (spec.max_rows + PROMPT_SLICE) * config.vocab_size * (dtype.itemsize + 4)
+    return int(activations + logits + spec.max_rows * context * 4)
+
+
+def _check_weights_fit(folder: Path, dtype: torch.dtype, workspace: int, available: int) -> None:
+    weights = stored_bytes(folder, dtype)
+    if weights + workspace > available:
+        raise ModelError(
+            f"the model does not fit: weights {weights // MIB} MiB + workspace {workspace // MIB} MiB, but only "
+            f"{available // MIB} MiB are available; choose a smaller model, fewer rows or fewer tokens a step"
+        )

@@ -1,0 +1,39 @@
+"""Model code, and which of it serves a given config: our own where there is one, else transformers' modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from sgframe_torch.kv import KVShape, LayerKV
+from sgframe_torch.models import llama, transformers_model
+from sgframe_torch.ops import DeviceOps
+from sgframe_torch.rows import StepInputs
+
+
+class Model(Protocol):
+    """A causal language model on one device."""
+
+    kv_shapes: list[KVShape]
+    weight_bytes: int
+    packed_bytes: int
+    """Bytes of second copies of weights that a kernel wants in its own layout."""
+
+    def hidden(self, step: StepInputs, kv: list[LayerKV]) -> Tensor:
+        """Compute the step and write its KV; the last hidden state [T, hidden] of every token."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[n, hidden] → [n, vocab]."""
+
+
+def load_model(
+    folder: Path, config: Any, dtype: torch.dtype, ops: DeviceOps, progress: Callable[[str, int, int], None]
+) -> Model:
+    """Load the checkpoint in ``folder``, whose parsed config.json is ``config``. Raises ModelError."""
+    if llama.supports(config):
+        return llama.load(folder, config, dtype, ops, progress)
+    return transformers_model.load(folder, config, dtype, ops, progress)

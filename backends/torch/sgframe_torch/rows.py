@@ -1,0 +1,161 @@
+"""The row table: what each running request is, and the flat inputs of a step built from a ScheduleBatch diff.
+
+Owns the known tokens of every row and the page table that says in which KV slot each of them lies. Knows no model: a
+step's inputs are index tensors, ragged rows laid end to end without padding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sgframe.messages import Ints, NewRow, ScheduleBatch
+from sgframe.sampling import TokenSampling
+
+
+@dataclass(slots=True)
+class Row:
+    """One request: ``tokens`` are all known ones, of which the KV of the first ``computed`` is in slots."""
+
+    tokens: Ints
+    prompt_len: int
+    sampling: TokenSampling
+    computed: int
+    logprobs_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """What a model reads in one step of T tokens from R rows, on the device; row i's tokens are
+    ``query_starts[i] … query_starts[i + 1]``.
+
+    Attributes:
+        tokens: int64 [T] token ids.
+        positions: int64 [T] position of each token in its own sequence.
+        slots: int64 [T] the KV slot each token's keys and values go to.
+        rows: int32 [R] the page table rows.
+        query_starts: int32 [R + 1].
+        kv_lengths: int32 [R] tokens of each row that are in slots once this step's are written.
+        page_table: int32 [max_rows, context] ``page_table[row, position]`` is the slot of that token.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    slots: Tensor
+    rows: Tensor
+    query_starts: Tensor
+    kv_lengths: Tensor
+    page_table: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSpan:
+    """Prompt logprobs due in a step: those of ``count`` tokens of ``row`` from position ``start``, predicted by the flat
+    tokens ``flat … flat + count``."""
+
+    row: int
+    start: int
+    flat: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A ScheduleBatch made ready: ``sampled`` rows get their next token from the flat tokens ``sampled_at``."""
+
+    batch: ScheduleBatch
+    inputs: StepInputs
+    sampled: list[int]
+    sampled_at: Tensor
+    prompt_spans: list[PromptSpan]
+
+
+class RowTable:
+    """Rows 0 … max_rows - 1, each of at most ``context`` tokens."""
+
+    def __init__(self, max_rows: int, context: int, device: torch.device) -> None:
+        self._rows: dict[int, Row] = {}
+        self._page_table = torch.zeros(max_rows, context, dtype=torch.int32, device=device)
+        self._device = device
+
+    def __getitem__(self, row: int) -> Row:
+        return self._rows[row]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the page table."""
+        return self._page_table.nbytes
+
+    def apply(self, batch: ScheduleBatch) -> Step:
+        """Carry out the diff and build the step. What is computed moves only by ``advance``."""
+        for row in batch.released:
+            self._rows.pop(row, None)
+        for new in batch.admitted:
+            self._admit(new)
+        for rewrite in batch.rewrites:
+            self._set_slots(rewrite.row, rewrite.start, rewrite.slots)
+        return self._build(batch)
+
+    def advance(self, batch: ScheduleBatch) -> None:
+        """Note that the tokens of ``batch`` are computed."""
+        for row, count in zip(batch.rows, batch.counts, strict=True):
+            self._rows[row].computed += count
+
+    def _admit(self, new: NewRow) -> None:
+        self._rows[new.row] = Row(new.tokens[:], new.prompt_len, new.sampling, len(new.slots), new.logprobs_from)
+        self._set_slots(new.row, 0, new.slots)
+
+    def _set_slots(self, row: int, start: int, slots: Ints) -> None:
+        if slots:
+            self._page_table[row, start : start + len(slots)] = torch.from_numpy(_numpy(slots)).to(self._device)
+
+    def _build(self, batch: ScheduleBatch) -> Step:
+        rows, counts = _numpy(batch.rows), _numpy(batch.counts)
+        known = [self._rows[row] for row in batch.rows]
+        computed = np.array([row.computed for row in known], dtype=np.int32)
+        starts = np.zeros(len(rows) + 1, dtype=np.int32)
+        np.cumsum(counts, out=starts[1:])
+        tokens = np.empty(starts[-1], dtype=np.int64)
+        for row, start, count in zip(known, starts.tolist(), batch.counts, strict=False):
+            tokens[start : start + count] = row.tokens[row.computed : row.computed + count]
+        positions = np.arange(len(tokens)) + np.repeat(computed - starts[:-1], counts)
+        inputs = StepInputs(
+            tokens=self._to_device(tokens),
+            positions=self._to_device(positions),
+            slots=self._to_device(_numpy(batch.slots).astype(np.int64)),
+            rows=self._to_device(rows),
+            query_starts=self._to_device(starts),
+            kv_lengths=self._to_device(computed + counts),
+            page_table=self._page_table,
+        )
+        self._page_table[self._to_device(np.repeat(rows, counts)), inputs.positions] = inputs.slots.int()
+        sampled = _numpy(batch.samples).astype(bool)
+        spans = [
+            span
+            for row, start, count in zip(batch.rows, starts.tolist(), batch.counts, strict=False)
+            if (span := self._prompt_span(row, start, count)) is not None
+        ]
+        return Step(batch, inputs, rows[sampled].tolist(), self._to_device((starts[1:] - 1)[sampled]), spans)
+
+    def _prompt_span(self, number: int, flat: int, count: int) -> PromptSpan | None:
+        row = self._rows[number]
+        if row.sampling.prompt_logprobs < 0:
+            return None
+        start = max(row.computed + 1, row.logprobs_from)
+        end = min(row.computed + count + 1, row.prompt_len)
+        if start >= end:
+            return None
+        return PromptSpan(number, start, flat + start - 1 - row.computed, end - start)
+
+    def _to_device(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(self._device)
+
+
+def _numpy(values: Ints) -> np.ndarray:
+    return np.frombuffer(values, dtype=np.int32) if values else np.empty(0, dtype=np.int32)

@@ -1,0 +1,135 @@
+"""The compiled paged attention agrees with its plain definition, and that one with torch's own attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from sgframe_cpu.attention import NumbaAttention, plan_tasks
+from sgframe_torch.attention import paged_attention
+from sgframe_torch.kv import LayerKV
+from sgframe_torch.rows import StepInputs
+
+DIM = 16
+
+
+@dataclass
+class Case:
+    query: torch.Tensor
+    kv: LayerKV
+    step: StepInputs
+
+    def compiled(self, threads=2, **options):
+        attention = NumbaAttention(threads)
+        attention.begin(self.step)
+        return attention(self.query, self.kv, self.step, DIM**-0.5, **options)
+
+    def plain(self, **options):
+        return paged_attention(self.query, self.kv, self.step, DIM**-0.5, **options)
+
+
+def case(counts, lengths, heads=6, kv_heads=2, dtype=torch.float32, seed=0):
+    """Rows that compute the last ``counts`` of ``lengths`` tokens, in scattered slots among others' garbage."""
+    torch.manual_seed(seed)
+    pool, rows, total = 2 * sum(lengths) + 8, len(counts) + 3, sum(counts)
+    slots = torch.randperm(pool).int()
+    page_table = torch.randint(pool, (rows, max(lengths) + 5), dtype=torch.int32)
+    which = torch.randperm(rows)[: len(counts)].int()
+    for row, part, length in zip(which.tolist(), slots.split([*lengths, pool - sum(lengths)]), lengths, strict=False):
+        page_table[row, :length] = part
+    step = StepInputs(
+        tokens=torch.zeros(total, dtype=torch.int64),
+        positions=torch.cat([torch.arange(n - c, n) for c, n in zip(counts, lengths, strict=True)]),
+        slots=torch.zeros(total, dtype=torch.int64),
+        rows=which,
+        query_starts=torch.tensor(np.cumsum([0, *counts]), dtype=torch.int32),
+        kv_lengths=torch.tensor(lengths, dtype=torch.int32),
+        page_table=page_table,
+    )
+    kv = LayerKV(*(torch.randn(pool, kv_heads, DIM).to(dtype) for _ in range(2)))
+    return Case(torch.randn(total, heads, DIM).to(dtype), kv, step)
+
+
+def close(ours, theirs, tolerance=1e-5):
+    torch.testing.assert_close(ours.float(), theirs.float(), atol=tolerance, rtol=0)
+
+
+MIXES = {
+    "one decode": ([1], [33]),
+    "first token": ([1], [1]),
+    "many decodes": ([1] * 9, [1, 2, 63, 64, 65, 100, 128, 129, 300]),
+    "prefill": ([150], [150]),
+    "chunk": ([40], [170]),
+    "short chunks": ([2, 3, 5], [50, 3, 64]),
+    "mixed": ([1, 70, 1, 4, 33], [80, 70, 5, 90, 40]),
+}
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize(("heads", "kv_heads"), [(6, 2), (4, 4), (12, 1)])
+def test_agrees_with_the_definition(mix, heads, kv_heads):
+    it = case(*MIXES[mix], heads, kv_heads)
+    close(it.compiled(), it.plain())
+
+
+@pytest.mark.parametrize("window", [1, 7, 64, 1000])
+def test_sliding_window(window):
+    it = case(*MIXES["mixed"])
+    close(it.compiled(window=window), it.plain(window=window))
+
+
+def test_softcap():
+    it = case(*MIXES["mixed"])
+    close(it.compiled(softcap=2.0), it.plain(softcap=2.0))
+
+
+@pytest.mark.parametrize("window", [0, 600])
+def test_long_single_row_is_split_among_threads_and_joined(window):
+    it = case([1], [2100])
+    assert plan_tasks(it.step, group=3, kv_heads=2, threads=2).partials == 4
+    close(it.compiled(window=window), it.plain(window=window))
+
+
+def test_more_threads_than_work():
+    it = case(*MIXES["short chunks"])
+    close(it.compiled(threads=7), it.plain())
+
+
+def test_bfloat16_differs_only_by_its_rounding():
+    it = case(*MIXES["mixed"], dtype=torch.bfloat16)
+    close(it.compiled(), it.plain(), tolerance=2**-7)
+
+
+def test_nan_reaches_its_own_row_and_no_other():
+    it = case([1, 1], [70, 70])
+    poisoned = it.step.page_table[it.step.rows[0], 5]
+    it.kv.keys[poisoned] = torch.nan
+    output = it.compiled()
+    assert output[0].isnan().all()
+    assert output[1].isfinite().all()
+
+
+@pytest.mark.parametrize("window", [0, 9])
+def test_the_definition_agrees_with_torch(window):
+    it = case([30], [50])
+    slots = it.step.page_table[it.step.rows[0], :50]
+    distance = torch.arange(20, 50)[:, None] - torch.arange(50)
+    mask = (distance >= 0) & (distance < (window or 50))
+    query, keys, values = (x.transpose(0, 1) for x in (it.query, it.kv.keys[slots], it.kv.values[slots]))
+    theirs = F.scaled_dot_product_attention(query, keys, values, mask, enable_gqa=True)
+    close(it.plain(window=window), theirs.transpose(0, 1))
+
+
+def test_every_key_of_every_query_is_in_exactly_one_task():
+    it = case([1, 200, 7], [900, 200, 500])
+    plan = plan_tasks(it.step, group=3, kv_heads=2, threads=2)
+    seen = [
+        (q, k) for _, q0, n, position, begin, end, _ in plan.tasks for q in range(q0, q0 + n) for k in range(begin, end)
+    ]
+    assert len(seen) == len(set(seen))
+    wanted = {(q, k) for q, p in enumerate(it.step.positions.tolist()) for k in range(p + 1)}
+    assert wanted <= set(seen)
