@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import secrets
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -69,6 +70,7 @@ class Benchmark:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))  # so that servers are ended
     parser = _parser()
     options = parser.parse_args()
     if options.token_ids and options.endpoint == "chat":
