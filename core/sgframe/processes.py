@@ -50,14 +50,17 @@ class Listener(Protocol):
 
 
 class Child:
-    """A running child as its parent sees it. Made by ``start_process`` or ``start_thread``."""
+    """A running child as its parent sees it. Made by ``start_process`` or ``start_thread``.
+
+    ``kill`` ends a process at once; a thread it cannot end.
+    """
 
     def __init__(self, name: str, listener: Listener, end: Callable[[], str], kill: Callable[[], None]) -> None:
         self.name = name
+        self.kill = kill
         self.ended = asyncio.Event()
         self._listener = listener
         self._end = end
-        self._kill = kill
         self._beat = Beat("starting", 0.0)
         self._heard = time.monotonic()
         self._last_words: LastWords | None = None
@@ -94,7 +97,7 @@ class Child:
             await asyncio.wait_for(self.ended.wait(), KILL_AFTER)
         if not self.ended.is_set():
             log.warning("%s did not end within %g s; killing it", self.name, KILL_AFTER)
-        self._kill()
+        self.kill()
 
 
 def start_process(letter: Letter, listener: Listener) -> Child:

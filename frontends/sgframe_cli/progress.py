@@ -39,7 +39,7 @@ class ProgressDisplay:
         share = done / total if total else 0.0
         if what not in self._shares or share - self._shares[what] >= LINE_EVERY or (done == total > 0):
             if self._shares.get(what) != share:
-                log.info("%s: %.0f of %.0f MiB", what, done / 2**20, total / 2**20)
+                log.info("%s%s", what, f": {done / 2**20:.0f} of {total / 2**20:.0f} MiB" if total else "")
             self._shares[what] = share
 
     def __enter__(self) -> ProgressDisplay:

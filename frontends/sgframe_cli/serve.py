@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from setproctitle import setproctitle
 from sgframe.assembly.choice import Choice
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
-from sgframe.front.async_engine import AsyncEngine
+from sgframe.front.async_engine import AsyncEngine, remove_private_folders
 from sgframe_cli.options import CommandLine, settings_options
 from sgframe_cli.starting import prepare, start_engine
 from sgframe_openai.server import HttpServer, bind
@@ -29,6 +30,8 @@ DIED = 1
 """Exit code when a process of the engine died."""
 CLOSE_GRACE = 2.0
 """Seconds that open responses get to tell their clients of a death."""
+MAX_FILES = 65536
+"""Open files that a server allows itself where the system does; each connection is one."""
 
 
 @click.command()
@@ -40,7 +43,14 @@ def serve(command_line: CommandLine) -> None:
     """
     settings, choices = prepare(command_line)
     setproctitle("sgframe::front")
+    _raise_file_limit()
     sys.exit(asyncio.run(_serve(settings, choices)))
+
+
+def _raise_file_limit() -> None:
+    """The usual soft limit of 1024 is there for programs that use select(2)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MAX_FILES)), hard))
 
 
 class _Stop:
@@ -57,6 +67,7 @@ class _Stop:
         name = signal.Signals(signum).name
         if self.asked.is_set():
             log.warning("second signal, %s: ending at once", name)
+            remove_private_folders()
             os._exit(128 + signum)  # the children's lifelines end with this process, and they clean up
         log.info("%s: shutting down", name)
         self.exit_code = 128 + signum
@@ -104,6 +115,14 @@ def _announce(engine: AsyncEngine, host: str, port: int) -> None:
         else ("completions", {"prompt": "The capital of France is"})
     )
     body = json.dumps({"model": name, **ask, "max_tokens": 32})
-    click.echo(f"sgframe is ready: model {name} on {url}")
-    click.echo(f"curl {url}/v1/{path}{key} -H 'Content-Type: application/json' -d '{body}'")
-    sys.stdout.flush()
+    _say(f"sgframe is ready: model {name} on {url}")
+    _say(f"curl {url}/v1/{path}{key} -H 'Content-Type: application/json' -d '{body}'")
+
+
+def _say(line: str) -> None:
+    """To standard output, or to the log when nobody reads that any more: a server goes on without its readers."""
+    try:
+        click.echo(line)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered must go somewhere at the end
+        log.info("%s", line)

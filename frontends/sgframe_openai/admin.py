@@ -74,7 +74,7 @@ async def server_info(request: Request) -> Response:
     return json_response(
         {
             "version": sgframe.__version__,
-            "model_path": engine.settings.model,
+            "model_path": engine.checkpoint.folder or engine.settings.model,
             "served_model_name": service.model_name,
             "parts": {seam.value: choice.name for seam, choice in engine.choices.items()},
             "dtype": loaded.dtype,

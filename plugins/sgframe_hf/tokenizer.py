@@ -38,9 +38,12 @@ class HfTokenizer(Tokenizer):
         self._template = ChatTemplate(template_sources(folder, config), self._named)
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """See Tokenizer. Raises RequestError for text that is no Unicode: a lone surrogate has no bytes."""
+        """See Tokenizer. Raises RequestError for text that is no Unicode: a lone surrogate has no bytes.
+
+        Other threads run meanwhile: the library lets go of the interpreter for a batch, and not for a single text.
+        """
         try:
-            return self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+            return self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0].ids
         except TypeError:
             at = next((i for i, character in enumerate(text) if 0xD800 <= ord(character) <= 0xDFFF), None)
             if at is None:

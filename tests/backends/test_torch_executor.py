@@ -76,8 +76,9 @@ def test_output_names_only_sampled_rows(scheduler):
     assert len(output.tokens) == 1
 
 
-def test_batch_without_rows_only_releases(scheduler):
-    rows = scheduler("llama")
+@pytest.mark.parametrize("kind", ["llama", "gemma3"])
+def test_batch_without_rows_only_releases(scheduler, kind):
+    rows = scheduler(kind)
     rows.admit(0, PROMPT)
     rows.step({0: len(PROMPT)})
     rows.release(0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from pydantic import NonNegativeInt
+
 from sgframe import PluginSettings, Provider, hookimpl
 
 
@@ -17,7 +19,7 @@ class CpuSettings(PluginSettings):
         packed_linear: lay bfloat16 weights out once for oneDNN rather than at every call.
     """
 
-    threads: int = 0
+    threads: NonNegativeInt = 0
     attention: Literal["numba", "torch"] = "numba"
     packed_linear: bool = True
 

@@ -6,7 +6,6 @@ Agrees with ``sgframe_torch.attention.paged_attention``, which defines it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt

@@ -54,9 +54,11 @@ class TorchExecutor(Executor):
         begin = perf_counter()
         model, rows = self._running.model, self._running.rows
         step = rows.apply(batch)
-        self._ops.begin(step.inputs)
-        hidden = model.hidden(step.inputs, self._running.kv)
-        logits = model.logits(hidden[step.sampled_at])
+        hidden = logits = torch.empty(0)
+        if batch.rows:
+            self._ops.begin(step.inputs)
+            hidden = model.hidden(step.inputs, self._running.kv)
+            logits = model.logits(hidden[step.sampled_at])
         rows.advance(batch)
         self._computed = _Computed(step, hidden, logits, perf_counter() - begin)
 

@@ -114,7 +114,7 @@ class AsyncEngine:
             max_open=settings.max_running + settings.max_waiting,
             timeout=settings.request_timeout,
         )
-        for traffic in (self._manager.send_forever(), self._manager.receive_forever()):
+        for traffic in (self._manager.send_forever, self._manager.receive_forever):
             self._tasks.append(asyncio.create_task(self._until_lost(traffic)))
 
     def _letter(self, name: str) -> Letter:
@@ -162,11 +162,14 @@ class AsyncEngine:
                 return kind(self.dead)
         return EngineDead(self.dead)
 
-    async def _until_lost(self, traffic: Awaitable[None]) -> None:
+    async def _until_lost(self, traffic: Callable[[], Awaitable[None]]) -> None:
         try:
-            await traffic
+            await traffic()
         except PeerLost as lost:
             self._die(f"the scheduler's channel is lost: {lost}")
+        except Exception as error:  # nobody would be answered any more
+            log.exception("the traffic with the scheduler broke off")
+            self._die(f"the front failed: {error!r}")
 
     # -------------------------------------------------------------------------------------------- children
 
@@ -233,6 +236,7 @@ class AsyncEngine:
             self.manager.abort_all("shutdown")
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.manager.drained.wait(), 1.0)
+            self.manager.fail("the server shut down before this request was complete")
 
     async def close(self) -> None:
         """End everything at once: open generations fail, processes end, nothing stays behind. A second call does nothing."""
@@ -246,6 +250,9 @@ class AsyncEngine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._children:
             self._channel.close()
+        if self._manager is None:
+            for child in self._children:  # still starting: there is no work to leave in order
+                child.kill()
         await asyncio.gather(*(child.stop() for child in self._children))
         self._transport.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -256,13 +263,28 @@ def _ignore(what: str, done: int, total: int) -> None:
 
 
 def _private_folder() -> Path:
-    """A fresh folder (mode 0700) for this engine's sockets; folders of engines that were killed outright are removed."""
-    for stale in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}[0-9]*-*"):
-        with contextlib.suppress(ValueError, OSError):
-            pid = int(stale.name.removeprefix(FOLDER_PREFIX).partition("-")[0])
-            if stale.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(stale)
-    return Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
+    """A fresh folder (mode 0700) for this engine's sockets; folders of engines that were killed outright are removed.
+
+    Raises ConfigError when there is no place for one.
+    """
+    try:
+        for stale in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}[0-9]*-*"):
+            with contextlib.suppress(ValueError, OSError):
+                pid = int(stale.name.removeprefix(FOLDER_PREFIX).partition("-")[0])
+                if stale.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
+                    shutil.rmtree(stale)
+        return Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
+    except OSError as error:
+        raise ConfigError(
+            f"no folder for the engine's sockets can be made: {error.strerror}; set the environment variable TMPDIR to a "
+            "folder that can be written to"
+        ) from None
+
+
+def remove_private_folders() -> None:
+    """Remove this process's folders, for one that ends at once and closes no engine; its children may not know them yet."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}{os.getpid()}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import NoReturn, assert_never
 
 from sgframe.capacity import output_limit
-from sgframe.errors import EngineDead, Overloaded, RequestError
+from sgframe.errors import EngineDead, Overloaded, RequestError, RequestFailed
 from sgframe.front.generation import Generation, OutputStream
 from sgframe.interfaces.source import Tokenizer
 from sgframe.interfaces.transport import AsyncChannel
@@ -34,6 +34,7 @@ from sgframe.messages import (
     SchedulerMessage,
     SchedulerStats,
     StatsReport,
+    TokenOutput,
     TokenOutputs,
     encode,
     ints,
@@ -183,9 +184,7 @@ class TokenizerManager:
         match message:
             case TokenOutputs(outputs=outputs):
                 for output in outputs:
-                    entry = self._open.get(output.id)
-                    if entry is not None and entry[0].take(entry[1], output):
-                        del self._open[output.id]
+                    self._hand_out(output)
             case StatsReport(stats=stats):
                 self.stats = stats
             case CacheFlushed(id=request, tokens=tokens):
@@ -198,6 +197,20 @@ class TokenizerManager:
                 raise AssertionError("a model is loaded once")
             case _:
                 assert_never(message)
+
+    def _hand_out(self, output: TokenOutput) -> None:
+        if output.id not in self._open:
+            return
+        generation, index = self._open[output.id]
+        try:
+            done = generation.take(index, output)
+        except Exception as error:  # a tokenizer's code: its fault ends this request alone
+            log.exception("request %s: its tokens could not be made into text", generation.request_id)
+            generation.abort("its text failed")
+            generation.fail(RequestFailed(f"the tokens could not be made into text: {error!r}"))
+            done = True
+        if done:
+            del self._open[output.id]
 
 
 def _token_sampling(params: SamplingParams, seed: int, index: int) -> TokenSampling:
