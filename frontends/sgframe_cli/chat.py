@@ -9,7 +9,7 @@ from importlib import import_module
 
 import click
 
-from sgframe.errors import RequestError
+from sgframe.errors import ModelError, RequestError
 from sgframe.front.engine import Engine
 from sgframe.front.outputs import Usage
 from sgframe.sampling import SamplingParams
@@ -31,6 +31,8 @@ def chat(command_line: CommandLine, system: str | None, max_tokens: int, tempera
     with ProgressDisplay() as progress:
         engine = Engine.start(settings, choices, progress)
     with engine:
+        if not engine.tokenizer.has_chat_template:
+            raise ModelError(f"{settings.model} is a base model without a chat template; use sgframe generate")
         click.echo(f"{settings.model} ({HELP})")
         _converse(Conversation(engine, SamplingParams(max_tokens=max_tokens, temperature=temperature), system))
 

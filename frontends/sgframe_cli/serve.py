@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 DIED = 1
 """Exit code when a process of the engine died."""
+DEATH_NOTICE = 1.0
+"""Seconds for which a server whose engine died still answers: 503, which clients and load balancers understand."""
 CLOSE_GRACE = 2.0
 """Seconds that open responses get to tell their clients of a death."""
 MAX_FILES = 65536
@@ -93,6 +95,8 @@ async def _serve(settings: Settings, choices: Mapping[Seam, Choice]) -> int:
         await _first_of(asyncio.create_task(stop.asked.wait()), asyncio.create_task(engine.died.wait()))
         if engine.dead is None:
             await engine.drain()
+        else:
+            await asyncio.sleep(DEATH_NOTICE)
         await server.stop(CLOSE_GRACE)
         return 0 if engine.dead is None else DIED
     finally:

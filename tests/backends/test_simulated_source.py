@@ -77,3 +77,12 @@ def test_the_chat_template_shows_tools_and_their_calls() -> None:
 def test_the_chat_template_refuses_images() -> None:
     with pytest.raises(RequestError, match="reads text only, found a content part of type 'image_url'"):
         tokenizer.apply_chat_template([{"role": "user", "content": [{"type": "image_url"}]}])
+
+
+def test_an_id_beyond_the_vocabulary_stands_for_no_bytes() -> None:
+    assert tokenizer.token_bytes(260) == b""
+
+
+def test_a_lone_surrogate_is_refused_with_its_place() -> None:
+    with pytest.raises(RequestError, match="lone surrogate at character 2"):
+        tokenizer.encode("ab\ud800")

@@ -72,6 +72,8 @@ def test_a_killed_child_is_seen_at_once_and_waiting_clients_are_told(server: Ser
     waiting.join(timeout=5)
     assert time.monotonic() - killed < 2
     assert plain[0].status_code == 503
+    late = httpx.post(f"{server.url}/v1/completions", json=LONG)
+    assert (late.status_code, httpx.get(f"{server.url}/health").status_code) == (503, 503)
     assert "SIGKILL" in plain[0].json()["error"]["message"]
     assert server.process.wait(timeout=10) == 1
     wait_for(lambda: everything_gone(pids, server), 5, "the end of all processes and files")

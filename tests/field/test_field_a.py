@@ -55,8 +55,7 @@ def refusal(client: httpx.Client, path: str, body: Any, status: int = 400) -> An
     answer = client.post(path, content=content)
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["type"] == "invalid_request_error"
+    assert (sorted(error), error["type"]) == (["code", "message", "param", "type"], "invalid_request_error")
     return error
 
 
@@ -73,8 +72,8 @@ def test_an_empty_prompt_in_any_form_is_refused(client: httpx.Client, prompt: An
 @pytest.mark.parametrize(
     ("prompt", "texts"),
     [
-        ("ab", ["\x00ab"]),
-        (["ab", "c"], ["\x00ab", "\x00c\x00"]),
+        ("ab", ["ab"]),  # BOS comes first and has no text
+        (["ab", "c"], ["ab", "c"]),
         ([97, 98], ["aba"]),
         ([[97, 98], [99]], ["aba", "ccc"]),
     ],
@@ -82,7 +81,7 @@ def test_an_empty_prompt_in_any_form_is_refused(client: httpx.Client, prompt: An
 def test_the_four_forms_of_a_prompt_are_answered_in_order(client: httpx.Client, prompt: Any, texts: list[str]) -> None:
     choices = ask(client, prompt=prompt, max_tokens=3)["choices"]
     assert [choice["index"] for choice in choices] == list(range(len(texts)))
-    assert [choice["text"] for choice in choices] == [text.replace("\x00", "") for text in texts]  # BOS has no text
+    assert [choice["text"] for choice in choices] == texts
 
 
 @pytest.mark.parametrize(
@@ -219,7 +218,7 @@ def test_usage_is_in_the_last_chunk_alone_and_only_if_asked_for(client: httpx.Cl
 @pytest.mark.parametrize("stream", [{}, {"stream": False}, {"stream": None}])
 def test_stream_options_without_a_stream_are_refused(client: httpx.Client, path: str, stream: Any) -> None:
     base = {"prompt": "abc"} if path == TEXT else {"messages": [USER]}
-    body = {"model": "simulated", **base, "stream_options": {"include_usage": True}, **stream}
+    body = {"model": "simulated", **base, **stream, "stream_options": {"include_usage": True}}
     assert refusal(client, path, body)["param"] == "stream_options"
 
 
@@ -238,8 +237,7 @@ def test_the_finish_reason_is_null_until_the_last_chunk_of_each_choice(client: h
 
 def test_lm_eval_scores_with_the_real_model_as_recorded(demo: httpx.Client) -> None:
     for line in (RECORDED / "lm-eval_hs_local_tokenized_True.jsonl").read_text().splitlines():
-        body = json.loads(line)["body"]
-        logprobs = ask(demo, **body)["choices"][0]["logprobs"]
+        logprobs = ask(demo, **(body := json.loads(line)["body"]))["choices"][0]["logprobs"]
         (prompt,) = body["prompt"]
         assert {len(values) for values in logprobs.values()} == {len(prompt) + 1}
         assert logprobs["token_logprobs"][0] is logprobs["top_logprobs"][0] is None

@@ -23,11 +23,13 @@ class ByteTokenizer(Tokenizer):
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         ids = [BOS] if add_special_tokens else []
         for piece in _SPLIT_AT_SPECIALS(text):
-            ids.extend([256 + SPECIALS.index(piece)] if piece in SPECIALS else piece.encode())
+            ids.extend([256 + SPECIALS.index(piece)] if piece in SPECIALS else _utf8(piece))
         return ids
 
     def token_bytes(self, token: int) -> bytes:
-        return bytes([token]) if token < 256 else SPECIALS[token - 256].encode()
+        if token < 256:
+            return bytes([token])
+        return SPECIALS[token - 256].encode() if token < VOCAB_SIZE else b""
 
     def is_special(self, token: int) -> bool:
         return token >= 256
@@ -53,6 +55,13 @@ class ByteTokenizer(Tokenizer):
         return (
             "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in turns) + "<|im_start|>assistant\n"
         )
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(f"the prompt holds a lone surrogate at character {error.start}", param="prompt") from None
 
 
 def _content(message: Mapping[str, Any]) -> str:

@@ -166,10 +166,12 @@ class Scheduler:
 
     def _admit(self, budget: int) -> None:
         """Take waiting requests in the policy's order until rows, tokens or memory run out. None is overtaken for size."""
-        if not self.waiting or not self._free_rows or budget <= 0 or self._available() == 0:
+        if not self.waiting or not self._free_rows or budget <= 0:
             return
         most = self.limits.headroom
         committed = sum(uncomputed(request) + headroom(request, most) for request in self.running)
+        if self._available() <= committed:  # nobody fits: spare the policy the ordering
+            return
         latest = -1
         for request in arrival_order(self.waiting, self.policy, self.cache):
             if not self._free_rows or budget <= 0:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AutoModelForCausalLM
 from transformers.modeling_outputs import MoeModelOutputWithPast
+from transformers.utils.logging import disable_progress_bar
 
 from sgframe.errors import ModelError
 from sgframe_torch.kv import KVShape, LayerKV
@@ -33,6 +34,7 @@ def load(
     """Load the model from ``folder``. Raises ModelError."""
     total = sum((folder / name).stat().st_size for name in weight_files(folder))
     progress("weights", 0, total)  # transformers reads the files in one go and does not tell how far it is
+    disable_progress_bar()  # ours goes through ``progress``
     AttentionInterface.register(IMPLEMENTATION, _attention)
     try:
         model = AutoModelForCausalLM.from_pretrained(
