@@ -118,7 +118,7 @@ def _announce(engine: AsyncEngine, host: str, port: int) -> None:
         if engine.tokenizer.has_chat_template
         else ("completions", {"prompt": "The capital of France is"})
     )
-    body = json.dumps({"model": name, **ask, "max_tokens": 32})
+    body = json.dumps({"model": name, **ask, "max_tokens": 32, "temperature": 0})
     _say(f"sgframe is ready: model {name} on {url}")
     _say(f"curl {url}/v1/{path}{key} -H 'Content-Type: application/json' -d '{body}'")
 
