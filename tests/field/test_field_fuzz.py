@@ -35,7 +35,7 @@ SAMPLING = {
     "stop_token_ids": [7],
     "logit_bias": {"5": 1},
     "ignore_eos": False,
-    "priority": 1,
+    "priority": 0,
     "cache_salt": "s",
     "response_format": {"type": "text"},
     "user": "u",

@@ -120,3 +120,11 @@ async def test_health_and_metrics_of_a_whole_engine(http: httpx.AsyncClient) -> 
     assert set((await http.get("/health")).json()["processes"]) == {"front", "scheduler", "worker-0"}
     assert (await http.get("/server_info")).json()["parts"]["backend"] == "simulated"
     assert 'sgframe_outputs_total{finish_reason="length"} 1.0' in (await http.get("/metrics")).text
+
+
+async def test_a_priority_that_the_policy_would_ignore_is_refused(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/completions", json={"model": "m", "prompt": "abc", "max_tokens": 1, "priority": 3})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "priority"
+    assert "policy 'lpm' knows no priorities" in answer.json()["error"]["message"]
+    await complete(http, prompt="abc", max_tokens=1, priority=0)

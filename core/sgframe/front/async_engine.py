@@ -22,11 +22,12 @@ from sgframe.assembly.choice import Choice
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
 from sgframe.child import FRONT_CHANNEL, Letter
-from sgframe.errors import ConfigError, EngineDead, PeerLost, SgframeError
+from sgframe.errors import ConfigError, EngineDead, PeerLost, RequestError, SgframeError
 from sgframe.front.generation import Generation
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.interfaces.grammar import Grammar
+from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokenizer
 from sgframe.interfaces.transport import AsyncChannel, Transport
 from sgframe.logs import LogSettings
@@ -209,7 +210,18 @@ class AsyncEngine:
         priority: int = 0,
         request_id: str = "",
     ) -> Generation:
-        """Queue ``prompt``, text or token ids, and return its generation; see TokenizerManager.submit for the errors."""
+        """Queue ``prompt``, text or token ids, and return its generation; see TokenizerManager.submit for the errors.
+
+        Raises RequestError, too, for a ``priority`` that the chosen policy would ignore.
+        """
+        choice = self.choices[Seam.POLICY]
+        policy: type[Policy] = choice.load()
+        if priority and not policy.honours_priority:
+            raise RequestError(
+                f"policy '{choice.name}' knows no priorities; leave the field out, or start the server with a --policy that "
+                "does",
+                param="priority",
+            )
         return await self.manager.submit(prompt, params, namespace=namespace, priority=priority, request_id=request_id)
 
     async def flush_cache(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from sgframe.interfaces.cache import CacheView
 from sgframe.messages import Ints, Namespace
@@ -40,6 +40,9 @@ class Policy(ABC):
     An order is a pure function of its arguments: no clock, no randomness, no memory that changes the answer. It must bound
     waiting: state in the class docstring after how many rounds a request can no longer be passed over.
     """
+
+    honours_priority: ClassVar[bool] = False
+    """True for a policy that reads ``Waiting.priority``; under any other a request that asks for one is refused."""
 
     @abstractmethod
     def order(self, waiting: Sequence[Waiting], cache: CacheView) -> Sequence[Waiting]:
