@@ -115,6 +115,8 @@ class AsyncEngine:
             max_open=settings.max_running + settings.max_waiting,
             timeout=settings.request_timeout,
         )
+        if self.dead is not None:  # a child that died just now found no manager to tell
+            raise EngineDead(self.dead)
         for traffic in (self._manager.send_forever, self._manager.receive_forever):
             self._tasks.append(asyncio.create_task(self._until_lost(traffic)))
 
