@@ -232,7 +232,6 @@ class StepOutput(Message, frozen=True, tag=True, array_like=True):
     tokens: Ints
     logprobs: list[Logprobs | None] = []
     prompt_logprobs: list[PromptLogprobs] = []
-    forward_seconds: float = 0.0
 
 
 class StepFailed(Message, frozen=True, tag=True, array_like=True):

@@ -340,9 +340,8 @@ def test_a_step_takes_the_time_it_is_said_to() -> None:
     drive = driver(step_seconds=0.01, prefill_seconds_per_token=0.002, decode_seconds_per_row=0.005)
     rows = [drive.admit(PROMPT), drive.admit([1])]
     started = time.perf_counter()
-    output = drive.step({rows[0]: 4, rows[1]: 1})
+    drive.step({rows[0]: 4, rows[1]: 1})
     assert time.perf_counter() - started >= 0.01 + 4 * 0.002 + 0.005
-    assert output.forward_seconds >= 0.023
 
 
 def test_it_is_usable_everywhere() -> None:

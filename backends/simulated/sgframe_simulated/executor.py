@@ -45,7 +45,7 @@ class SimulatedExecutor(Executor):
         self._table = RowTable(0, self._memory)
         self._vocab_size = 0
         self._batch: ScheduleBatch | None = None
-        self._started = self._ready_at = 0.0
+        self._ready_at = 0.0
 
     def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
         settings = self._settings
@@ -72,7 +72,7 @@ class SimulatedExecutor(Executor):
 
     def forward(self, batch: ScheduleBatch) -> None:
         """Raises SlotFault or PlanFault, naming row, position and slot, when the plan is wrong."""
-        self._started = time.perf_counter()
+        started = time.perf_counter()
         self._table.apply(batch)
         if batch.step == self._settings.fail_at_step:
             raise SimulatedFailure(f"step {batch.step} fails, as simulated.fail_at_step asks")
@@ -84,7 +84,7 @@ class SimulatedExecutor(Executor):
         for row in rows:  # all KV of a step is written before any is read, as on a device
             row.verify(self._memory, batch.step)
         self._batch = batch
-        self._ready_at = self._started + self._cost(batch)
+        self._ready_at = started + self._cost(batch)
 
     def _cost(self, batch: ScheduleBatch) -> float:
         settings = self._settings
@@ -111,7 +111,6 @@ class SimulatedExecutor(Executor):
             tokens=ints(tokens),
             logprobs=[self._logprobs(row, token) for row, token in zip(sampling, tokens, strict=True)] if asked else [],
             prompt_logprobs=self._prompt_logprobs(rows, batch.counts),
-            forward_seconds=time.perf_counter() - self._started,
         )
 
     def _sample(self, row: Row, allowed: int | None) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 
 import numpy as np
 import torch
@@ -29,7 +28,6 @@ class _Computed:
     step: Step
     hidden: Tensor
     logits: Tensor
-    seconds: float
 
 
 class TorchExecutor(Executor):
@@ -51,7 +49,6 @@ class TorchExecutor(Executor):
     @torch.inference_mode()
     def forward(self, batch: ScheduleBatch) -> None:
         """See Executor.forward. If the model raises, the batch's diff stands, but none of its tokens count as computed."""
-        begin = perf_counter()
         model, rows = self._running.model, self._running.rows
         step = rows.apply(batch)
         hidden = logits = torch.empty(0)
@@ -60,7 +57,7 @@ class TorchExecutor(Executor):
             hidden = model.hidden(step.inputs, self._running.kv)
             logits = model.logits(hidden[step.sampled_at])
         rows.advance(batch)
-        self._computed = _Computed(step, hidden, logits, perf_counter() - begin)
+        self._computed = _Computed(step, hidden, logits)
 
     @torch.inference_mode()
     def sample(self, masks: Masks | None) -> StepOutput:
@@ -79,7 +76,6 @@ class TorchExecutor(Executor):
             tokens=ints(sampled.tokens),
             logprobs=sampled.logprobs,
             prompt_logprobs=[self._prompt_logprobs(span) for span in step.prompt_spans],
-            forward_seconds=self._computed.seconds,
         )
 
     def close(self) -> None:

@@ -83,7 +83,7 @@ class SchedulerLoop:
     def _step(self) -> None:
         started = time.perf_counter()
         self._pulse.phase("scheduling")
-        self._receive(timeout=0)
+        self._receive()
         batch = self._scheduler.plan()
         if batch is not None:
             self._worker.send(encode(batch))
@@ -110,7 +110,7 @@ class SchedulerLoop:
         """The worker's answer; arrivals are queued meanwhile."""
         while True:
             self._transport.wait((self._front, self._worker), timeout=1.0)
-            self._receive(timeout=0)
+            self._receive()
             if (frame := self._worker.recv(timeout=0)) is not None:
                 output = self._decode_worker(frame)
                 assert not isinstance(output, Loaded)
@@ -128,9 +128,9 @@ class SchedulerLoop:
         if self._transport.wait((self._front, self._worker), timeout=1.0):
             self._worker.recv(timeout=0)  # raises when the worker is gone; it has nothing to say unasked
 
-    def _receive(self, timeout: float) -> None:
+    def _receive(self) -> None:
         """Take in all that the front has sent."""
-        while (frame := self._front.recv(timeout=timeout)) is not None:
+        while (frame := self._front.recv(timeout=0)) is not None:
             try:
                 message = self._decode_front(frame)
             except msgspec.DecodeError as error:

@@ -6,7 +6,6 @@ does the talking. Invariant at every step border: free + cached + owned by reque
 
 from __future__ import annotations
 
-import logging
 from bisect import insort
 from dataclasses import dataclass
 
@@ -28,8 +27,6 @@ from sgframe.scheduler.admission import arrival_order, headroom, uncomputed
 from sgframe.scheduler.batch import BatchBuilder, Scheduled
 from sgframe.scheduler.request import Request
 from sgframe.scheduler.slots import SlotPool
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
-
-import msgspec
 
 from sgframe.errors import PeerLost
 from sgframe.interfaces.backend import Executor
@@ -44,17 +41,15 @@ class WorkerLoop:
 
     def _execute(self, batch: ScheduleBatch) -> StepOutput | StepFailed:
         """One step. An executor that raises has failed this batch; the next one is tried afresh."""
-        started = time.perf_counter()
         try:
             self._pulse.phase("forward")
             self._executor.forward(batch)
             masks = self._receive() if batch.masked else None
             assert masks is None or isinstance(masks, Masks)
             self._pulse.phase("sampling")
-            output = self._executor.sample(masks)
+            return self._executor.sample(masks)
         except PeerLost:
             raise
         except Exception as error:
             log.exception("step %d failed", batch.step)
             return StepFailed(batch.step, f"{type(error).__name__}: {error}")
-        return msgspec.structs.replace(output, forward_seconds=time.perf_counter() - started)
