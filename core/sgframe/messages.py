@@ -56,6 +56,15 @@ class FlushCache(Message, frozen=True, tag=True, array_like=True):
     id: int
 
 
+class DescribeCache(Message, frozen=True, tag=True, array_like=True):
+    """Tell of the ``limit`` nodes of the prefix cache that saved most, the first ``preview`` tokens of each. Answered by
+    CacheDescribed."""
+
+    id: int
+    limit: int
+    preview: int
+
+
 class Drain(Message, frozen=True, tag=True, array_like=True):
     """Answer Drained once nothing runs or waits any more. The front sends no requests after it."""
 
@@ -80,8 +89,24 @@ class Finish(msgspec.Struct, frozen=True, array_like=True):
     detail: str = ""
 
 
+class CacheReport(msgspec.Struct, frozen=True, array_like=True):
+    """How many tokens of a request were found cached when it was first admitted, and why not more.
+
+    ``reason``: ``never_seen``, ``evicted`` (``evicted_by`` is the strategy, ``evicted_ago`` in seconds), ``page_floor``,
+    ``namespace`` (cached for others only), ``last_token`` (all were there, but the last is computed for its logits),
+    ``prompt_logprobs`` (what was asked for must be computed) or ``twin_in_flight`` (a request with the same prefix was just
+    being computed).
+    """
+
+    matched: int
+    reason: str
+    evicted_by: str = ""
+    evicted_ago: float = 0.0
+
+
 class TokenOutput(msgspec.Struct, frozen=True, array_like=True):
-    """New tokens of one request. ``cached_tokens`` counts prompt tokens whose KV was reused."""
+    """New tokens of one request. ``cached_tokens`` counts prompt tokens whose KV was reused; ``cache`` says more, in the
+    request's first output."""
 
     id: int
     tokens: Ints
@@ -89,12 +114,29 @@ class TokenOutput(msgspec.Struct, frozen=True, array_like=True):
     logprobs: list[Logprobs] | None = None
     prompt_logprobs: list[Logprobs] | None = None  # for prompt tokens 1 …; sent once, when complete
     finish: Finish | None = None
+    cache: CacheReport | None = None
 
 
 class TokenOutputs(Message, frozen=True, tag=True, array_like=True):
     """All that one step gave the front."""
 
     outputs: list[TokenOutput]
+
+
+class ShadowStats(msgspec.Struct, frozen=True):
+    """How a second policy and cache fare, on the prompts that they and the service have admitted by now.
+
+    ``policy`` and ``cache`` are their names, with what was set of them. ``overtaken`` is the most that a request had been
+    overtaken by, in tokens, when it was admitted. ``service_…`` is the same of the service.
+    """
+
+    policy: str
+    cache: str
+    prompt_tokens: int
+    cached_tokens: int
+    service_cached_tokens: int
+    overtaken: int
+    service_overtaken: int
 
 
 class SchedulerStats(msgspec.Struct, frozen=True):
@@ -114,6 +156,7 @@ class SchedulerStats(msgspec.Struct, frozen=True):
     evicted_tokens: int = 0
     step_seconds: float = 0.0
     """Scheduler time per step, exponentially smoothed, without waiting for the worker."""
+    shadow: ShadowStats | None = None
 
 
 class StatsReport(Message, frozen=True, tag=True, array_like=True):
@@ -125,6 +168,40 @@ class StatsReport(Message, frozen=True, tag=True, array_like=True):
 class CacheFlushed(Message, frozen=True, tag=True, array_like=True):
     id: int
     tokens: int
+
+
+class CachedNode(msgspec.Struct, frozen=True, array_like=True):
+    """One node of the prefix cache: its edge has ``length`` tokens after ``parent``'s path (-1 at the top), of which
+    ``tokens`` are the first.
+
+    ``locks`` are leases that lock it, ``hits`` leases that found it cached, ``age`` is in seconds since it was last leased.
+    ``reused`` counts tokens that did not have to be computed again thanks to it and those below it: the sum of hits ×
+    length.
+    """
+
+    id: int
+    parent: int
+    length: int
+    tokens: Ints
+    reused: int
+    locks: int
+    hits: int
+    age: float
+    namespace: Namespace
+
+
+class CacheDescription(msgspec.Struct, frozen=True, array_like=True):
+    """The prefix cache at a step border: the totals, and the nodes that saved most, ``reused`` falling, so that parents
+    stand before their children. Those left out saved less."""
+
+    total_nodes: int
+    total_tokens: int
+    nodes: list[CachedNode]
+
+
+class CacheDescribed(Message, frozen=True, tag=True, array_like=True):
+    id: int
+    description: CacheDescription
 
 
 class Drained(Message, frozen=True, tag=True, array_like=True):
@@ -241,8 +318,8 @@ class StepFailed(Message, frozen=True, tag=True, array_like=True):
     reason: str
 
 
-FrontMessage = GenerateRequest | AbortRequest | FlushCache | Drain
-SchedulerMessage = TokenOutputs | StatsReport | CacheFlushed | Drained | Loaded
+FrontMessage = GenerateRequest | AbortRequest | FlushCache | DescribeCache | Drain
+SchedulerMessage = TokenOutputs | StatsReport | CacheFlushed | CacheDescribed | Drained | Loaded
 PlanMessage = ScheduleBatch | Masks
 WorkerMessage = StepOutput | StepFailed | Loaded
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from sgframe.assembly.providers import PluginSettings
-from sgframe.interfaces.cache import Cache, CacheStats, Insertion, Lease, Peek, Snapshot
+from sgframe.interfaces.cache import Cache, CacheStats, Clock, Insertion, Lease, Peek, Snapshot, Stamp, Watched
 from sgframe.messages import Ints, Namespace, ints
 
 
 class NoCache(Cache):
     """Finds nothing and takes nothing over: all slots stay their request's."""
 
-    def __init__(self, settings: PluginSettings, *, page_size: int) -> None:
-        """Has nothing to set; a page is as good as any other when none is kept."""
+    keeps = False
 
-    @property
-    def version(self) -> int:
-        return 0
+    def __init__(self, settings: PluginSettings, *, page_size: int, clock: Clock) -> None:
+        """Has nothing to set; pages and times are those of what is kept."""
 
     def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
         return Peek(0, "never_seen" if tokens else "whole")
 
-    def match_prefix(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Lease:
-        return Lease(ints(), None, namespace)
+    def watch(self, tokens: Ints, namespace: Namespace = ()) -> Watched:
+        return Watched(0, Stamp())
+
+    def match_prefix(
+        self, tokens: Ints, namespace: Namespace = (), limit: int | None = None, priority: int = 0
+    ) -> Lease:
+        return Lease(ints(), None, namespace, priority)
 
     def insert(self, lease: Lease, tokens: Ints, slots: Ints) -> Insertion:
         _require_live(lease)
@@ -38,7 +41,7 @@ class NoCache(Cache):
         return CacheStats(evictable=0, locked=0)
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(version=0)
+        return Snapshot()
 
     def check(self) -> None:
         """There is nothing that could be wrong."""

@@ -10,7 +10,7 @@ from sgframe.interfaces.policy import Policy, Waiting
 
 
 class FirstComeFirstServed(Policy):
-    """Order of arrival. Bound: no request is ever passed over."""
+    """Order of arrival. Bound: no request is ever overtaken, 0 tokens."""
 
     def __init__(self, settings: PluginSettings) -> None:
         """Has nothing to set."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import NonNegativeInt
+from pydantic import Field, NonNegativeInt
 
 from sgframe import PluginSettings, Provider, hookimpl
 
 
 class LpmSettings(PluginSettings):
-    """``max_rounds``: after being passed over in this many rounds a request goes first; 0 is order of arrival."""
+    """The table ``[plugin.lpm]``."""
 
-    max_rounds: NonNegativeInt = 16
+    max_overtaken: NonNegativeInt = Field(
+        default=16384,
+        description="After so many tokens for later arrivals a request goes first; 0 is order of arrival",
+    )
 
 
 @hookimpl
@@ -19,7 +22,7 @@ def sgframe_policies() -> list[Provider]:
         Provider(
             name="lpm",
             target="sgframe_lpm.policy:LongestPrefixMatch",
-            summary="longest cached prefix first; nobody is passed over more than max_rounds times",
+            summary="longest cached prefix first; nobody is overtaken by more than max_overtaken tokens",
             settings=LpmSettings,
         )
     ]

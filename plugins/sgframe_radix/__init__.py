@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from pydantic import NonNegativeInt
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from pydantic import NonNegativeInt, field_validator
 
 from sgframe import PluginSettings, Provider, hookimpl
 
+STRATEGIES: Mapping[str, str] = {
+    "fifo": "sgframe_radix.eviction.fifo:FIFO",
+    "lfu": "sgframe_radix.eviction.lfu:LFU",
+    "lru": "sgframe_radix.eviction.lru:LRU",
+    "priority": "sgframe_radix.eviction.priority:Priority",
+    "s3fifo": "sgframe_radix.eviction.s3fifo:S3FIFO",
+    "slru": "sgframe_radix.eviction.slru:SLRU",
+}
+"""Name → target of the built-in eviction strategies."""
+
 
 class RadixSettings(PluginSettings):
-    """``ghost_tokens``: how many evicted tokens are remembered (not their KV), to tell a miss that was evicted from one
+    """``eviction``: which strategy names the next leaf to forget, or ``module:Class`` of your own.
+
+    ``ghost_tokens``: how many evicted tokens are remembered (not their KV), to tell a miss that was evicted from one
     that was never seen. At the bound the oldest are forgotten and count as never seen."""
 
+    eviction: str = "lru"
     ghost_tokens: NonNegativeInt = 2**20
+
+    @field_validator("eviction")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in STRATEGIES and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+            close = get_close_matches(name, STRATEGIES, n=1)
+            advice = f" (did you mean '{close[0]}'?)" if close else ""
+            raise ValueError(f"must be {', '.join(STRATEGIES)} or 'module:Class' of your own{advice}")
+        return name
 
 
 @hookimpl
@@ -20,7 +46,7 @@ def sgframe_caches() -> list[Provider]:
         Provider(
             name="radix",
             target="sgframe_radix.cache:RadixCache",
-            summary="token-granular radix tree; evicts the least recently leased leaves first",
+            summary="token-granular radix tree; leaves are evicted by a strategy of choice",
             settings=RadixSettings,
         )
     ]

@@ -1,178 +1,216 @@
-"""The radix cache: leases, recency and eviction over the radix tree.
+"""The radix cache: leases over the radix tree, and the events that the eviction strategy, stamps and ghosts live on.
 
-Owns which nodes are locked and in which order the others go. It never sees a tensor, a clock or a request.
+Owns which nodes are locked. It never sees a tensor or a request, and leaves to the strategy what is forgotten next.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from zlib import crc32
 
-from sgframe.interfaces.cache import Cache, CacheStats, Insertion, Lease, Node, Peek, Snapshot
+from sgframe.interfaces.cache import Cache, CacheStats, Clock, Insertion, Lease, Node, Peek, Snapshot, Stamp, Watched
 from sgframe.messages import Ints, Namespace, ints
 from sgframe_radix import RadixSettings
+from sgframe_radix.eviction import load_strategy
 from sgframe_radix.ghosts import Ghosts
 from sgframe_radix.invariants import check_tree
+from sgframe_radix.stamps import Stamps
 from sgframe_radix.tree import RadixTree, TreeNode
 
 
 class RadixCache(Cache):
     """A prefix cache that shares every common run of whole pages (RadixAttention, Zheng et al. 2023).
 
-    Eviction takes the nodes that were unlocked longest ago, tails first, and cuts a leaf's edge where enough is freed.
-    A release unlocks from the deep end up, and whoever locks a node locks its ancestors. So in order of unlocking every
-    node stands before its parent, the first node is always a leaf, and finding the next to go takes constant time.
+    Eviction takes leaves only, in the order of ``settings.eviction``, and cuts a leaf's edge where enough is freed.
     """
 
-    def __init__(self, settings: RadixSettings, *, page_size: int) -> None:
+    def __init__(self, settings: RadixSettings, *, page_size: int, clock: Clock) -> None:
         self._page = page_size
+        self._clock = clock
         self._tree = RadixTree(page_size)
+        self._eviction = settings.eviction
+        self._strategy = load_strategy(settings.eviction, clock)
+        self._stamps = Stamps()
         self._ghosts = Ghosts(settings.ghost_tokens, page_size)
-        self._unlocked: OrderedDict[TreeNode, None] = OrderedDict()
         self._tokens = 0
         self._locked_tokens = 0
         self._evicted_tokens = 0
-        self._version = 0
-        self._clock = 0
-
-    @property
-    def version(self) -> int:
-        return self._version
 
     def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
         """See CacheView. Reasons: ``page_floor`` when less than a page of tokens remains; ``namespace`` when nothing
         matched but another namespace holds the first page; ``evicted`` as far back as the ghost list reaches."""
         usable = self._usable(tokens, limit)
-        root = self._tree.roots.get(namespace)
-        node, matched = (None, 0) if root is None else self._tree.walk(root, tokens, usable)
+        node, matched = self._find(tokens, namespace, usable)
         if matched == len(tokens):
             return Peek(matched, "whole")
         if matched == usable:
             return Peek(matched, "limit" if usable < self._usable(tokens, None) else "page_floor")
-        if self._was_evicted(node, matched, tokens, namespace):
-            return Peek(matched, "evicted")
+        evicted_at = self._evicted_at(node, matched, tokens, namespace)
+        if evicted_at is not None:
+            return Peek(matched, "evicted", self._eviction, self._clock() - evicted_at)
         if matched == 0 and self._tree.key(tokens, 0) in self._tree.starts:
             return Peek(0, "namespace")
         return Peek(matched, "never_seen")
 
-    def match_prefix(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Lease:
-        self._clock += 1
+    def watch(self, tokens: Ints, namespace: Namespace = ()) -> Watched:
+        usable = self._usable(tokens, None)
+        if not usable:
+            return Watched(0, Stamp())
+        node, matched = self._find(tokens, namespace, usable)
+        if node is None or not node.end:
+            return Watched(0, self._stamps.for_start(namespace, self._tree.key(tokens, 0)))
+        if matched < node.end or matched == usable:
+            return Watched(matched, self._stamps.for_edge(node))
+        return Watched(matched, self._stamps.for_child(node, self._tree.key(tokens, matched)))
+
+    def match_prefix(
+        self, tokens: Ints, namespace: Namespace = (), limit: int | None = None, priority: int = 0
+    ) -> Lease:
+        lease = Lease(ints(), None, namespace, priority)
         root = self._tree.roots.get(namespace)
-        if root is None:
-            return Lease(ints(), None, namespace)
-        node, matched = self._tree.walk(root, tokens, self._usable(tokens, limit))
-        if node is root:
-            return Lease(ints(), None, namespace)
-        if matched < node.end:
-            node = self._tree.split(node, matched)
-        return Lease(self._lock(node, root), node, namespace)
+        if root is not None:
+            node, matched = self._tree.walk(root, tokens, self._usable(tokens, limit))
+            if matched:
+                lease.anchor = node = node if matched == node.end else self._split(node, matched)
+                lease.slots = self._lock(lease, node, root)
+        return lease
 
     def insert(self, lease: Lease, tokens: Ints, slots: Ints) -> Insertion:
         _require_live(lease)
         start, end = len(lease.slots), self._usable(tokens, None)
         if end == start:
             return Insertion(end, lease.slots, ints())
-        self._clock += 1
         above = lease.anchor or self._tree.root(lease.namespace)
         node, matched = self._tree.walk(above, tokens, end)
-        if matched < node.end:
-            node = self._tree.split(node, matched)
         kept = slots[:end]
-        kept[start:matched] = self._lock(node, above)
+        if matched > start:
+            lease.anchor = node = node if matched == node.end else self._split(node, matched)
+            kept[start:matched] = self._lock(lease, node, above)
+        lease.slots = kept
         if matched < end:
-            node = self._grow(node, tokens[matched:end], slots[matched:end])
-        lease.anchor, lease.slots = node, kept
+            self._grow(lease, node, tokens[matched:end], slots[matched:end])
         return Insertion(end, kept, slots[start:matched])
 
     def release(self, lease: Lease) -> None:
         _require_live(lease)
         lease.released = True
-        self._clock += 1
-        node: TreeNode | None = lease.anchor
-        while node is not None and node is not node.parent:
+        if lease.anchor is None:
+            return
+        now = self._clock()
+        path = []
+        node: TreeNode = lease.anchor
+        while node.end:
             node.locks -= 1
-            node.used_at = self._clock
+            node.used_at = now
             if not node.locks:
                 self._locked_tokens -= len(node.tokens)
-                self._unlocked[node] = None
+            path.append(node)
             node = node.parent
+        self._strategy.released(path, lease)
 
     def evict(self, count: int) -> Ints:
         freed = ints()
-        while len(freed) < count and self._unlocked:
-            leaf = next(iter(self._unlocked))
-            keep = self._whole_pages(max(0, len(leaf.tokens) - (count - len(freed))))
-            if not keep:
-                del self._unlocked[leaf]
-            tokens, slots = self._tree.trim(leaf, keep)
-            before = leaf if keep else leaf.parent
-            self._ghosts.remember(leaf.namespace, before.end, before.crc, tokens)
-            freed += slots
+        now = self._clock()
+        due = min(count, self._tokens - self._locked_tokens)
+        while len(freed) < due:
+            leaf = self._strategy.victim()
+            if leaf.locks or leaf.children:
+                raise RuntimeError(
+                    f"the eviction strategy '{self._eviction}' chose a node that is leased or has children"
+                )
+            freed += self._cut(leaf, due - len(freed), now)
         self._tokens -= len(freed)
         self._evicted_tokens += len(freed)
-        self._version += bool(freed)
         return freed
 
     def stats(self) -> CacheStats:
         return CacheStats(self._tokens - self._locked_tokens, self._locked_tokens, self._evicted_tokens)
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self._version, tuple(self._describe(node) for node in self._tree.nodes()))
+        now = self._clock()
+        return Snapshot(tuple(_describe(node, now) for node in self._tree.nodes()))
 
     def check(self) -> None:
-        check_tree(self._tree, tuple(self._unlocked), self.stats())
+        check_tree(self._tree, self._strategy.known(), self.stats())
 
     def _usable(self, tokens: Ints, limit: int | None) -> int:
+        """How many leading tokens lie in whole pages below ``limit``."""
         length = len(tokens)
-        return self._whole_pages(length if limit is None else min(length, limit))
+        if limit is not None and limit < length:
+            length = limit
+        return length - length % self._page
 
-    def _whole_pages(self, count: int) -> int:
-        return count - count % self._page
+    def _find(self, tokens: Ints, namespace: Namespace, usable: int) -> tuple[TreeNode | None, int]:
+        root = self._tree.roots.get(namespace)
+        return (None, 0) if root is None else self._tree.walk(root, tokens, usable)
 
-    def _lock(self, node: TreeNode, above: TreeNode) -> Ints:
+    def _split(self, node: TreeNode, end: int) -> TreeNode:
+        """The upper part of ``node``, which ends at ``end``."""
+        self._stamps.split(node)
+        upper = self._tree.split(node, end)
+        self._strategy.split(upper, node)
+        return upper
+
+    def _lock(self, lease: Lease, node: TreeNode, above: TreeNode) -> Ints:
         """Lock from ``node`` up to, not including, ``above``; return the slots of that stretch."""
-        parts = []
+        now = self._clock()
+        path = []
         while node is not above:
             if not node.locks:
                 self._locked_tokens += len(node.tokens)
-                self._unlocked.pop(node, None)  # the upper half of a split was never in it
             node.locks += 1
             node.hits += 1
-            node.used_at = self._clock
-            parts.append(node.slots)
+            node.used_at = now
+            path.append(node)
             node = node.parent
+        self._strategy.leased(path, lease)
         slots = ints()
-        for part in reversed(parts):
-            slots += part
+        for node in reversed(path):
+            slots += node.slots
         return slots
 
-    def _grow(self, parent: TreeNode, tokens: Ints, slots: Ints) -> TreeNode:
-        """A new leaf with one lock on it."""
-        leaf = self._tree.attach(parent, tokens, slots)
+    def _grow(self, lease: Lease, parent: TreeNode, tokens: Ints, slots: Ints) -> None:
+        """Append a new leaf to the path of ``lease``."""
+        leaf = lease.anchor = self._tree.attach(parent, tokens, slots)
         leaf.locks = 1
-        leaf.used_at = self._clock
+        leaf.used_at = self._clock()
         self._tokens += len(tokens)
         self._locked_tokens += len(tokens)
-        self._version += 1
-        self._ghosts.revive(parent.namespace, parent.end, parent.crc, tokens)
-        return leaf
+        self._stamps.attached(parent, self._tree.key(tokens, 0))
+        returned = self._ghosts.revive(parent.namespace, parent.end, parent.crc, tokens)
+        self._strategy.inserted(leaf, lease, returned)
 
-    def _was_evicted(self, node: TreeNode | None, matched: int, tokens: Ints, namespace: Namespace) -> bool:
+    def _cut(self, leaf: TreeNode, count: int, now: float) -> Ints:
+        """Evict the last ``count`` tokens of ``leaf``, or all if there are no more; return their slots."""
+        keep = max(0, len(leaf.tokens) - count)
+        keep -= keep % self._page
+        tokens, slots = self._tree.trim(leaf, keep)
+        if leaf.stamps is not None:
+            self._stamps.cut(leaf)
+        if keep:
+            before = leaf
+            self._strategy.trimmed(leaf, len(tokens))
+        else:
+            before = leaf.parent
+            self._strategy.removed(leaf)
+        leaf.tail = self._ghosts.remember(leaf.namespace, before.end, before.crc, tokens, now, leaf.tail)
+        return slots
+
+    def _evicted_at(self, node: TreeNode | None, matched: int, tokens: Ints, namespace: Namespace) -> float | None:
         """``node`` is where the walk along ``tokens`` ended after ``matched`` of them."""
         crc = 0 if node is None else crc32(tokens[node.parent.end : matched], node.parent.crc)
-        return self._ghosts.has(namespace, matched, crc, tokens[matched : matched + self._page])
+        return self._ghosts.evicted_at(namespace, matched, crc, tokens[matched : matched + self._page])
 
-    def _describe(self, node: TreeNode) -> Node:
-        top = node.parent is node.parent.parent
-        return Node(
-            id=node.id,
-            parent=None if top else node.parent.id,
-            tokens=tuple(node.tokens),
-            locks=node.locks,
-            hits=node.hits,
-            age=self._clock - node.used_at,
-            namespace=node.namespace,
-        )
+
+def _describe(node: TreeNode, now: float) -> Node:
+    return Node(
+        id=node.id,
+        parent=node.parent.id if node.parent.end else None,
+        tokens=tuple(node.tokens),
+        locks=node.locks,
+        hits=node.hits,
+        age=now - node.used_at,
+        namespace=node.namespace,
+    )
 
 
 def _require_live(lease: Lease) -> None:

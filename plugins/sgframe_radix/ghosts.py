@@ -16,47 +16,89 @@ Path = tuple[Namespace, int, int]
 """Namespace, tokens before the stretch, CRC of the path through the stretch's first page."""
 
 
+Parts = tuple[int, float, "Parts | None"]
+"""What was evicted at one time: from its start to the end of the stretch so many tokens; when; the parts further on, which
+went before. Within ``ONE_TIME`` seconds it counts as one time."""
+
+Stretch = tuple[Ints, Parts]
+"""Tokens that followed each other, in the parts that they were evicted in."""
+
+ONE_TIME = 1.0
+
+
 class Ghosts:
     """Evicted stretches of at most ``limit`` tokens together; beyond that the oldest are forgotten."""
 
     def __init__(self, limit: int, page_size: int) -> None:
         self._limit = limit
         self._page = page_size
-        self._stretches: OrderedDict[Path, Ints] = OrderedDict()
+        self._stretches: OrderedDict[Path, Stretch] = OrderedDict()
         self._tokens = 0
 
-    def remember(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> None:
-        """``tokens`` were evicted; before them on their path lie ``start`` tokens with CRC ``crc``."""
-        path = self._path(namespace, start, crc, tokens)
-        self._forget(path)
-        self._stretches[path] = tokens
-        self._tokens += len(tokens)
-        while self._tokens > self._limit:
-            self._tokens -= len(self._stretches.popitem(last=False)[1])
+    def remember(
+        self, namespace: Namespace, start: int, crc: int, tokens: Ints, now: float, tail: Path | None = None
+    ) -> Path:
+        """``tokens`` were evicted ``now``; before them on their path lie ``start`` tokens with CRC ``crc``.
 
-    def has(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> bool:
-        """Whether the first page of ``tokens``, at that place, was evicted."""
-        return self._path(namespace, start, crc, tokens) in self._stretches
+        ``tail`` is the path that was returned when what follows them was evicted, if it was: the two become one stretch, so
+        that a leaf which is eaten up bit by bit does not leave thousands behind.
+        """
+        path = namespace, start, crc32(tokens[: self._page], crc)
+        parts: Parts = len(tokens), now, None
+        if tail is not None and (further := self._forget(tail)):
+            tokens = tokens + further[0]
+            _, before, rest = further[1]
+            parts = (len(tokens), before, rest) if now - before < ONE_TIME else (len(tokens), now, further[1])
+        self._store(path, (tokens, parts))
+        return path
 
-    def revive(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> None:
-        """``tokens`` are cached again; of the stretches they run through only what lies beyond stays evicted."""
+    def evicted_at(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> float | None:
+        """When the first page of ``tokens``, at that place, was evicted; None when it was not."""
+        stretch = self._stretches.get(self._path(namespace, start, crc, tokens))
+        return None if stretch is None else stretch[1][1]
+
+    def revive(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> int:
+        """``tokens`` are cached again; of the stretches they run through only what lies beyond stays evicted.
+
+        Returns how many tokens at the beginning of ``tokens`` had been evicted.
+        """
         at = 0
         while at < len(tokens):
             stretch = self._forget(self._path(namespace, start + at, crc, tokens[at : at + self._page]))
             if stretch is None:
-                return
-            rest = tokens[at : at + len(stretch)]
-            shared = shared_length(stretch, rest) // self._page * self._page
-            crc = crc32(rest[:shared], crc)
+                break
+            evicted, parts = stretch
+            again = tokens[at : at + len(evicted)]
+            shared = shared_length(evicted, again) // self._page * self._page
+            crc = crc32(again[:shared], crc)
             at += shared
-            if 0 < shared < len(stretch):
-                self.remember(namespace, start + at, crc, stretch[shared:])
+            if 0 < shared < len(evicted):
+                beyond = evicted[shared:]
+                self._store(self._path(namespace, start + at, crc, beyond), (beyond, _last(parts, len(beyond))))
+        return at
 
     def _path(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> Path:
         return namespace, start, crc32(tokens[: self._page], crc)
 
-    def _forget(self, path: Path) -> Ints | None:
+    def _store(self, path: Path, stretch: Stretch) -> None:
+        stretches = self._stretches
+        if path in stretches:
+            self._forget(path)
+        stretches[path] = stretch
+        self._tokens += len(stretch[0])
+        while self._tokens > self._limit:
+            self._tokens -= len(stretches.popitem(last=False)[1][0])
+
+    def _forget(self, path: Path) -> Stretch | None:
         stretch = self._stretches.pop(path, None)
         if stretch is not None:
-            self._tokens -= len(stretch)
+            self._tokens -= len(stretch[0])
         return stretch
+
+
+def _last(parts: Parts, count: int) -> Parts:
+    """The parts that the last ``count`` tokens of a stretch were evicted in."""
+    _, when, further = parts
+    while further is not None and further[0] >= count:
+        _, when, further = further
+    return count, when, further

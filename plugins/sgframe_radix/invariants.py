@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from zlib import crc32
 
 from sgframe.interfaces.cache import CacheStats
 from sgframe_radix.tree import RadixTree, TreeNode
 
 
-def check_tree(tree: RadixTree, unlocked: Sequence[TreeNode], stats: CacheStats) -> None:
-    """Raise AssertionError with the first fault. ``unlocked`` is the order of eviction. O(tokens)."""
+def check_tree(tree: RadixTree, known: Iterable[TreeNode], stats: CacheStats) -> None:
+    """Raise AssertionError with the first fault. ``known`` is what the eviction strategy may name as victim. O(tokens)."""
     nodes = list(tree.nodes())
     for node in nodes:
         _check_node(tree, node)
     _check_roots(tree)
-    _check_eviction_order(nodes, unlocked)
+    _check_known(nodes, list(known))
     slots = [slot for node in nodes for slot in node.slots]
     _require(len(set(slots)) == len(slots), "a slot stands in the tree twice")
     evictable = sum(len(node.tokens) for node in nodes if not node.locks)
@@ -47,17 +47,13 @@ def _check_roots(tree: RadixTree) -> None:
     _require(starts == tree.starts, "the count of first pages differs from the roots' children")
 
 
-def _check_eviction_order(nodes: Sequence[TreeNode], unlocked: Sequence[TreeNode]) -> None:
-    place = {node.id: index for index, node in enumerate(unlocked)}
-    _require(
-        sorted(place) == sorted(node.id for node in nodes if not node.locks),
-        "the order of eviction does not hold exactly the unlocked nodes",
-    )
-    for node in unlocked:
-        _require(
-            all(place[child.id] < place[node.id] for child in node.children.values()),
-            f"node {node.id} would be evicted before a child of its",
-        )
+def _check_known(nodes: Sequence[TreeNode], known: Sequence[TreeNode]) -> None:
+    ids = [node.id for node in known]
+    unlocked = {node.id: node for node in nodes if not node.locks}
+    leaves = [id for id, node in unlocked.items() if not node.children]
+    _require(len(set(ids)) == len(ids), "the eviction strategy knows a node twice")
+    _require(set(ids) <= unlocked.keys(), "the eviction strategy knows a node that is locked or gone")
+    _require(set(leaves) <= set(ids), "the eviction strategy does not know every evictable leaf")
 
 
 def _require(condition: bool, fault: str) -> None:

@@ -1,14 +1,17 @@
 """The radix tree over token ids: nodes, walking, splitting, growing, trimming (Morrison 1968, PATRICIA).
 
-Owns the tree's shape. It knows pages, tokens and slots; of leases, recency and eviction it only carries the marks.
+Owns the tree's shape. It knows pages, tokens and slots; of leases, eviction and who watches it only carries the marks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
+from weakref import WeakValueDictionary
 from zlib import crc32
 
+from sgframe.interfaces.cache import Stamp
 from sgframe.messages import Ints, Namespace, ints
 
 PageKey = int | bytes
@@ -19,7 +22,8 @@ class TreeNode:
     """An edge's tokens and their KV slots. A root has neither and is its own parent.
 
     ``end``: length of the path from the root through this node; ``crc``: CRC-32 of that path's tokens; ``locks``: leases
-    on this node or below; ``hits``: leases that found it cached; ``used_at``: the operation that last touched it.
+    on this node or below; ``hits``: leases that found it cached; ``used_at``: when it was last leased or released;
+    ``mark`` belongs to the eviction strategy, ``stamps`` to the stamps, ``tail`` to the ghosts.
     """
 
     __slots__ = (
@@ -29,9 +33,12 @@ class TreeNode:
         "hits",
         "id",
         "locks",
+        "mark",
         "namespace",
         "parent",
         "slots",
+        "stamps",
+        "tail",
         "tokens",
         "used_at",
     )
@@ -47,7 +54,10 @@ class TreeNode:
         self.children: dict[PageKey, TreeNode] = {}
         self.locks = 0
         self.hits = 0
-        self.used_at = 0
+        self.used_at = 0.0
+        self.mark: Any = None
+        self.stamps: WeakValueDictionary[PageKey | None, Stamp] | None = None
+        self.tail: Any = None
 
 
 class RadixTree:

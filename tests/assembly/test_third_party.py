@@ -41,7 +41,7 @@ def test_the_example_is_listed_and_marked_when_chosen(installed: Path) -> None:
     assert row == {
         "seam": "policy",
         "name": "shortest-first",
-        "summary": "shortest prompt first; nobody is passed over more than max_rounds times",
+        "summary": "shortest prompt first; nobody is overtaken by more than max_overtaken tokens",
         "chosen": True,
         "plugin": "shortest-first",
         "source": "sgframe-shortest-first 0.1.0",
@@ -54,11 +54,11 @@ def test_the_example_is_listed_and_marked_when_chosen(installed: Path) -> None:
     ("value", "code", "message"),
     [
         ("8", 0, "policy shortest-first"),
-        ("many", 2, "plugin.shortest-first.max_rounds: should be a valid integer, found 'many' (command line --set"),
+        ("many", 2, "plugin.shortest-first.max_overtaken: should be a valid integer, found 'many' (command line --set"),
     ],
 )
 def test_the_examples_settings_are_its_own(installed: Path, value: str, code: int, message: str) -> None:
-    words = ["--plugin", "shortest-first", "--set", f"shortest-first.max_rounds={value}"]
+    words = ["--plugin", "shortest-first", "--set", f"shortest-first.max_overtaken={value}"]
     run = python(
         installed, "-m", "sgframe", "config", "check", *words, "--backend", "simulated", "--source", "simulated"
     )

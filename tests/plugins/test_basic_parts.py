@@ -6,6 +6,7 @@ import pytest
 
 from sgframe import PluginSettings
 from sgframe.errors import RequestError
+from sgframe.interfaces.cache import Clock
 from sgframe.interfaces.grammar import Constraint
 from sgframe.messages import ints
 from sgframe.testing.cache import CacheContract
@@ -18,15 +19,15 @@ from sgframe_basic.policy import FirstComeFirstServed
 class TestNoCache(CacheContract):
     keeps = False
 
-    def make(self, page_size: int) -> NoCache:
-        return NoCache(PluginSettings(), page_size=page_size)
+    def make(self, page_size: int, clock: Clock) -> NoCache:
+        return NoCache(PluginSettings(), page_size=page_size, clock=clock)
 
 
 class TestFirstComeFirstServed(PolicyContract):
     def make(self) -> FirstComeFirstServed:
         return FirstComeFirstServed(PluginSettings())
 
-    def max_bypass(self) -> int:
+    def max_overtaken(self) -> int:
         return 0
 
 

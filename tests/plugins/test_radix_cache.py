@@ -1,23 +1,24 @@
-"""The radix cache beyond its seam's contract: splits under locks, order of eviction, reasons, bounds, snapshots."""
+"""The radix cache beyond its seam's contract: splits under locks, cut leaves, reasons, bounds, snapshots."""
 
 from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgframe.interfaces.cache import CacheStats, Lease, Peek
+from sgframe.clock import StepClock
+from sgframe.interfaces.cache import CacheStats, Clock, Lease, Peek
 from sgframe.messages import Ints, Namespace, ints
 from sgframe.testing.slots import SlotBook
 from sgframe_radix import RadixSettings
 from sgframe_radix.cache import RadixCache
 
 
-def radix(page_size: int = 1, ghost_tokens: int = 1000) -> RadixCache:
-    return RadixCache(RadixSettings(ghost_tokens=ghost_tokens), page_size=page_size)
+def radix(page_size: int = 1, clock: Clock | None = None, ghost_tokens: int = 1000) -> RadixCache:
+    return RadixCache(RadixSettings(ghost_tokens=ghost_tokens), page_size=page_size, clock=clock or StepClock())
 
 
 def book(page_size: int = 1) -> SlotBook:
-    return SlotBook(radix(page_size), page_size)
+    return SlotBook(radix, page_size, blocks=1024)
 
 
 def add(cache: RadixCache, tokens: list[int], slots: list[int], namespace: Namespace = ()) -> Lease:
@@ -75,6 +76,19 @@ class TestSplitsAndLocks:
         assert list(cache.match_prefix(ints([1, 2, 3, 4, 5, 9])).slots) == [10, 11, 12, 13]
         assert sorted(len(node.tokens) for node in cache.snapshot().nodes) == [2, 4]
 
+    def test_pages_that_requests_share_are_counted_once(self) -> None:
+        served = book(page_size=2)
+        rows = [served.admit(ints([1, 2, 3, 4, *own])) for own in ([5, 6], [7, 8], [5, 6])]
+        for row in rows:
+            assert row is not None
+            served.insert(row, 6)
+            served.audit()
+        for row in rows:
+            assert row is not None
+            served.finish(row)
+            served.audit()
+        assert served.cache.stats() == CacheStats(evictable=8, locked=0)
+
 
 class TestTurns:
     def test_the_next_turn_reuses_prompt_and_answer(self) -> None:
@@ -96,31 +110,11 @@ class TestTurns:
 
 
 class TestEviction:
-    def test_what_was_released_longest_ago_goes_first(self) -> None:
-        cache = radix()
-        for token in (1, 2, 3):
-            cache.release(add(cache, [token], [token]))
-        cache.release(cache.match_prefix(ints([1])))
-        assert [list(cache.evict(1)) for _ in range(3)] == [[2], [3], [1]]
-
-    def test_peek_does_not_refresh(self) -> None:
-        cache = radix()
-        for token in (1, 2):
-            cache.release(add(cache, [token], [token]))
-        cache.peek(ints([1]))
-        assert list(cache.evict(1)) == [1]
-
-    def test_tails_go_before_what_they_hang_on(self) -> None:
-        cache = radix()
-        cache.release(add(cache, [1, 2], [10, 11]))
-        cache.release(add(cache, [1, 3], [20, 21]))
-        assert [list(cache.evict(1)) for _ in range(3)] == [[11], [21], [10]]
-
     def test_a_long_leaf_loses_no_more_than_was_asked_for(self) -> None:
         cache = radix()
         cache.release(add(cache, [1, 2, 3, 4, 5], [10, 11, 12, 13, 14]))
         assert list(cache.evict(2)) == [13, 14]
-        assert cache.peek(ints([1, 2, 3, 4, 5])) == Peek(3, "evicted")
+        assert cache.peek(ints([1, 2, 3, 4, 5])) == Peek(3, "evicted", "lru")
 
     def test_a_leaf_is_cut_between_pages(self) -> None:
         cache = radix(page_size=2)
@@ -166,7 +160,7 @@ class TestReasons:
         cache = radix()
         cache.release(add(cache, [1, 2, 3, 4], [10, 11, 12, 13]))
         cache.clear()
-        assert cache.peek(ints([1, 2, 9])) == Peek(0, "evicted")
+        assert cache.peek(ints([1, 2, 9])) == Peek(0, "evicted", "lru")
         assert cache.peek(ints([1, 2]), (("salt", "x"),)) == Peek(0, "never_seen")
 
     def test_what_comes_back_in_part_is_evicted_only_beyond(self) -> None:
@@ -174,8 +168,30 @@ class TestReasons:
         cache.release(add(cache, [1, 2, 3, 4], [10, 11, 12, 13]))
         cache.clear()
         add(cache, [1, 2, 9], [20, 21, 22])
-        assert cache.peek(ints([1, 2, 3, 4])) == Peek(2, "evicted")
+        assert cache.peek(ints([1, 2, 3, 4])) == Peek(2, "evicted", "lru")
         assert cache.peek(ints([1, 2, 8])) == Peek(2, "never_seen")
+
+    def test_evicted_tells_by_whom_and_how_long_ago(self) -> None:
+        clock = StepClock(10.0)
+        cache = radix(clock=clock)
+        cache.release(add(cache, [1, 2], [10, 11]))
+        clock.now = 12.0
+        cache.clear()
+        clock.now = 15.0
+        assert cache.peek(ints([1, 2])) == Peek(0, "evicted", evicted_by="lru", evicted_ago=3.0)
+
+    def test_a_leaf_that_goes_bit_by_bit_keeps_the_time_of_each_bit(self) -> None:
+        clock = StepClock()
+        cache = radix(clock=clock)
+        cache.release(add(cache, [1, 2, 3, 4], [10, 11, 12, 13]))
+        for clock.now in (1.0, 2.0, 3.0, 4.0):
+            cache.evict(1)
+        clock.now = 10.0
+        ago = []
+        for length in range(4):
+            add(cache, [1, 2, 3, 4][:length], [20, 21, 22, 23][:length])
+            ago.append(cache.peek(ints([1, 2, 3, 4])).evicted_ago)
+        assert ago == [6.0, 7.0, 8.0, 9.0]
 
     def test_at_the_bound_the_oldest_eviction_is_forgotten(self) -> None:
         cache = radix(ghost_tokens=3)
@@ -204,23 +220,15 @@ class TestReasons:
 
 
 class TestInspection:
-    def test_version_grows_with_what_is_cached_only(self) -> None:
-        cache = radix()
-        lease = add(cache, [1, 2, 3], [10, 11, 12])
-        version = cache.version
-        cache.release(lease)
-        cache.release(cache.match_prefix(ints([1, 2, 9])))
-        assert cache.version == version
-        cache.evict(1)
-        assert cache.version == version + 1
-
     def test_snapshot_shows_locks_hits_and_age(self) -> None:
-        cache = radix()
+        clock = StepClock(5.0)
+        cache = radix(clock=clock)
         cache.release(add(cache, [1, 2], [10, 11], (("salt", "x"),)))
+        clock.now = 7.5
         cache.match_prefix(ints([1]), (("salt", "x"),))
         upper, tail = cache.snapshot().nodes
-        assert (upper.tokens, upper.parent, upper.locks, upper.hits, upper.age) == ((1,), None, 1, 1, 0)
-        assert (tail.tokens, tail.parent, tail.locks, tail.hits, tail.age) == ((2,), upper.id, 0, 0, 1)
+        assert (upper.tokens, upper.parent, upper.locks, upper.hits, upper.age) == ((1,), None, 1, 1, 0.0)
+        assert (tail.tokens, tail.parent, tail.locks, tail.hits, tail.age) == ((2,), upper.id, 0, 0, 2.5)
         assert upper.namespace == tail.namespace == (("salt", "x"),)
 
     def test_equal_work_gives_equal_answers(self) -> None:

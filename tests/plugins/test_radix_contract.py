@@ -1,12 +1,45 @@
-"""The radix cache under the contract of its seam."""
+"""The radix cache under the contract of its seam, once with every eviction strategy."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from hypothesis import settings
+
+from sgframe.interfaces.cache import Clock
 from sgframe.testing.cache import CacheContract
 from sgframe_radix import RadixSettings
 from sgframe_radix.cache import RadixCache
 
 
-class TestRadixCache(CacheContract):
-    def make(self, page_size: int) -> RadixCache:
-        return RadixCache(RadixSettings(), page_size=page_size)
+class RadixContract(CacheContract):
+    eviction: ClassVar[str]
+    random_work = settings(CacheContract.random_work, max_examples=15)
+
+    def make(self, page_size: int, clock: Clock) -> RadixCache:
+        return RadixCache(RadixSettings(eviction=self.eviction), page_size=page_size, clock=clock)
+
+
+class TestLRU(RadixContract):
+    eviction = "lru"
+    random_work = CacheContract.random_work
+
+
+class TestLFU(RadixContract):
+    eviction = "lfu"
+
+
+class TestFIFO(RadixContract):
+    eviction = "fifo"
+
+
+class TestSLRU(RadixContract):
+    eviction = "slru"
+
+
+class TestS3FIFO(RadixContract):
+    eviction = "s3fifo"
+
+
+class TestPriority(RadixContract):
+    eviction = "priority"

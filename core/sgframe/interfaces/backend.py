@@ -67,7 +67,11 @@ class Executor(ABC):
 
     @abstractmethod
     def sample(self, masks: Masks | None) -> StepOutput:
-        """Sample the rows that asked for it from the last forward's logits, and wait for the result."""
+        """Sample the rows that asked for it from the last forward's logits, and wait for the result.
+
+        A row whose logits are not finite gets -1. The next batch may be planned already: it goes on with that row, with
+        whatever token, and nobody reads what comes of it.
+        """
 
     @abstractmethod
     def close(self) -> None:

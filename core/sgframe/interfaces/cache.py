@@ -8,10 +8,14 @@ request, or the cache. The cache gets slots by ``insert`` and gives them back by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 from sgframe.messages import Ints, Namespace
+
+Clock = Callable[[], float]
+"""Seconds, from any start."""
 
 
 @dataclass(slots=True)
@@ -19,12 +23,14 @@ class Lease:
     """A locked path through the cache: its KV stays until ``Cache.release(lease)``.
 
     ``slots[i]`` holds the KV of token i. ``anchor`` is the cache's own (a tree node, a list of blocks) and read by nobody
-    else. A lease is released once; a second release, or use after it, raises.
+    else. ``priority`` is the request's, for caches that keep what urgent requests use. A lease is released once; a second
+    release, or use after it, raises.
     """
 
     slots: Ints
     anchor: Any
     namespace: Namespace = ()
+    priority: int = 0
     released: bool = False
 
     def __len__(self) -> int:
@@ -48,11 +54,31 @@ class Insertion:
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """How far a match would go. ``reason`` says why it stops there: ``whole``, ``limit``, ``never_seen``, ``evicted``,
-    ``page_floor``, ``namespace``."""
+    """How far a match would go, and why it stops there.
+
+    ``reason`` is ``whole`` (all tokens), ``limit`` (the caller's), ``never_seen``, ``evicted``, ``page_floor`` (less than a
+    page remains) or ``namespace`` (nothing matched, but another namespace holds the beginning). For ``evicted``:
+    ``evicted_by`` names the strategy and ``evicted_ago`` is how many seconds ago by the cache's clock.
+    """
 
     matched: int
     reason: str
+    evicted_by: str = ""
+    evicted_ago: float = 0.0
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Stamp:
+    """Turns False for good when what it was given out with may have changed."""
+
+    current: bool = True
+
+
+class Watched(NamedTuple):
+    """While ``stamp.current``, a match would find exactly ``matched`` leading tokens."""
+
+    matched: int
+    stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +92,15 @@ class CacheStats:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node of a snapshot. ``age`` counts cache operations since the last use."""
+    """One node of a snapshot: the tokens of its edge, leases that lock it, leases that found it cached, seconds since it
+    was last leased."""
 
     id: int
     parent: int | None
     tokens: tuple[int, ...]
     locks: int
     hits: int
-    age: int
+    age: float
     namespace: Namespace = ()
 
 
@@ -81,31 +108,40 @@ class Node:
 class Snapshot:
     """All nodes at one moment, parents before children."""
 
-    version: int
-    nodes: tuple[Node, ...] = field(default=())
+    nodes: tuple[Node, ...] = ()
 
 
 class CacheView(ABC):
-    """What a policy may see of a cache: nothing here changes anything."""
-
-    @property
-    @abstractmethod
-    def version(self) -> int:
-        """A number that grows whenever a ``peek`` might answer differently than before."""
+    """What a policy may see of a cache: nothing here changes what the cache holds, or what it forgets next."""
 
     @abstractmethod
     def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
-        """Tell how many leading tokens ``match_prefix`` would find, and why no more. Pure: not even recency changes."""
+        """Tell how many leading tokens ``match_prefix`` would find, and why no more. Not even recency changes."""
+
+    @abstractmethod
+    def watch(self, tokens: Ints, namespace: Namespace = ()) -> Watched:
+        """The same length as ``peek(tokens, namespace).matched``, with a stamp that tells when to ask again.
+
+        The cache holds the stamp weakly, so that who forgets it costs nothing. It may turn False too early, never too late,
+        and what happens on other paths should leave it alone.
+        """
 
 
 class Cache(CacheView):
-    """A prefix cache. Built as ``target(settings, page_size=...)``; called by the scheduler alone, never concurrently.
+    """A prefix cache. Built as ``target(settings, page_size=..., clock=...)``; called by the scheduler alone, never
+    concurrently.
 
     ``page_size`` is in tokens: only whole pages enter the cache, so every length it reports is a multiple of it.
+    ``clock()`` is in seconds, never goes back, and stands still within a step; a cache reads no other clock.
     """
 
+    keeps: ClassVar[bool] = True
+    """False for a cache that finds nothing again: then no request waits for another's prefix."""
+
     @abstractmethod
-    def match_prefix(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Lease:
+    def match_prefix(
+        self, tokens: Ints, namespace: Namespace = (), limit: int | None = None, priority: int = 0
+    ) -> Lease:
         """Lock and return the longest cached prefix of ``tokens[:limit]`` in ``namespace``. May be empty, never fails.
 
         Every lease, also an empty one, must be handed to ``release``.

@@ -1,4 +1,4 @@
-"""The policy seam: in which order waiting requests are taken."""
+"""The policy seam: in which order waiting requests are taken, and who gives way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sgframe.messages import Ints, Namespace
 
 
 class Waiting(Protocol):
-    """A policy's read-only view of a waiting request."""
+    """A policy's read-only view of a request."""
 
     @property
     def id(self) -> int:
@@ -30,15 +30,24 @@ class Waiting(Protocol):
         """As the client asked; larger is more urgent."""
 
     @property
-    def passed_over(self) -> int:
-        """Rounds in which a later arrival was admitted while this one kept waiting."""
+    def overtaken(self) -> int:
+        """Tokens, computed or generated, that later arrivals were given while this one waited. It never falls."""
+
+
+class Running(Waiting, Protocol):
+    """A policy's read-only view of a request that runs."""
+
+    @property
+    def computed(self) -> int:
+        """Known tokens that are computed."""
 
 
 class Policy(ABC):
-    """Orders the waiting queue. Built as ``target(settings)``; called once a round, before admission.
+    """Orders the waiting queue. Built as ``target(settings)``; called before admission, when there is room.
 
     An order is a pure function of its arguments: no clock, no randomness, no memory that changes the answer. It must bound
-    waiting: state in the class docstring after how many rounds a request can no longer be passed over.
+    waiting: state in the class docstring from how many tokens of ``Waiting.overtaken`` on nobody who arrived later goes
+    first any more.
     """
 
     honours_priority: ClassVar[bool] = False
@@ -47,3 +56,11 @@ class Policy(ABC):
     @abstractmethod
     def order(self, waiting: Sequence[Waiting], cache: CacheView) -> Sequence[Waiting]:
         """Return every element of ``waiting`` (in order of arrival) exactly once, the one to admit first at the front."""
+
+    def victim(self, waiting: Waiting, running: Sequence[Running]) -> Running | None:
+        """Who of ``running`` (in order of admission) is to give way to ``waiting``, which does not fit; None: it waits.
+
+        The victim is retracted: it waits again with all its tokens and resumes later. Never name one that may in turn
+        displace ``waiting``, and nobody for ever: work must go on.
+        """
+        return None

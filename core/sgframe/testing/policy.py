@@ -1,33 +1,36 @@
-"""The contract of the policy seam as tests: subclass ``PolicyContract``, write ``make`` and state ``max_bypass``.
+"""The contract of the policy seam as tests: subclass ``PolicyContract``, write ``make`` and state ``max_overtaken``.
 
-Also the doubles it uses: a waiting request and a cache view with fixed contents.
+Also the doubles it uses: a request, a cache view with fixed contents, and an admission in small.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import count
+from graphlib import CycleError, TopologicalSorter
+from itertools import product
 from typing import NamedTuple
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sgframe.interfaces.cache import CacheView, Peek
+from sgframe.interfaces.cache import CacheView, Peek, Stamp, Watched
 from sgframe.interfaces.policy import Policy
 from sgframe.messages import Ints, Namespace, ints
 
 
 @dataclass
 class WaitingRequest:
-    """See sgframe.interfaces.policy.Waiting."""
+    """See sgframe.interfaces.policy.Waiting; once admitted, see Running."""
 
     id: int
     tokens: Ints
     namespace: Namespace = ()
     priority: int = 0
-    passed_over: int = 0
+    overtaken: int = 0
+    computed: int = 0
 
 
 class FixedCache(CacheView):
@@ -36,14 +39,14 @@ class FixedCache(CacheView):
     def __init__(self, *prefixes: Ints) -> None:
         self._prefixes = prefixes
 
-    @property
-    def version(self) -> int:
-        return 0
-
     def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
         held = () if namespace else self._prefixes
         matched = max((_common(prefix, tokens[:limit]) for prefix in held), default=0)
-        return Peek(matched, "whole" if matched == len(tokens) else "never_seen")
+        reason = "whole" if matched == len(tokens) else "limit" if matched == limit else "never_seen"
+        return Peek(matched, reason)
+
+    def watch(self, tokens: Ints, namespace: Namespace = ()) -> Watched:
+        return Watched(self.peek(tokens, namespace).matched, Stamp())
 
 
 HOT = FixedCache(ints(range(100)))
@@ -51,42 +54,99 @@ HOT = FixedCache(ints(range(100)))
 
 
 class Arrival(NamedTuple):
-    """A request about to join the queue."""
+    """A request about to join the queue; it will generate ``output`` tokens."""
 
     tokens: Ints
     priority: int = 0
+    output: int = 1
 
 
-def longest_bypass(policy: Policy, cache: CacheView, rounds: Iterable[tuple[Sequence[Arrival], int]]) -> int:
-    """Play admission and return the most rounds in which any one request was passed over.
+class Admission:
+    """A scheduler in small: ``seats`` requests run at once, the policy says who takes one, and who gives his up.
 
-    In each round some requests arrive, and then the policy's first few, as many as the round says, are admitted.
+    Who is admitted costs the tokens of his prompt that are not cached and those of his output. They count as overtaking,
+    from the next round on, for all who arrived earlier and wait. Raises AssertionError when a request is admitted
+    although one that arrived earlier waits and was overtaken by ``max_overtaken`` tokens.
     """
-    waiting: list[WaitingRequest] = []
-    longest = 0
-    ids = count()
-    for arrivals, room in rounds:
-        waiting += [WaitingRequest(next(ids), arrival.tokens, priority=arrival.priority) for arrival in arrivals]
-        admitted = {request.id for request in policy.order(waiting, cache)[:room]}
-        waiting = [request for request in waiting if request.id not in admitted]
-        for request in waiting:
-            request.passed_over += request.id < max(admitted, default=-1)
-            longest = max(longest, request.passed_over)
-    return longest
+
+    def __init__(self, policy: Policy, cache: CacheView, max_overtaken: int, seats: int) -> None:
+        self._policy = policy
+        self._cache = cache
+        self._max_overtaken = max_overtaken
+        self._seats = seats
+        self._outputs: list[int] = []
+        self.waiting: dict[int, WaitingRequest] = {}
+        self.running: list[WaitingRequest] = []
+
+    def round(self, arrivals: Iterable[Arrival], finished: int) -> None:
+        """``arrivals`` join the queue, the ``finished`` that run longest end, and the seats are filled."""
+        for arrival in arrivals:
+            id = len(self._outputs)
+            self.waiting[id] = WaitingRequest(id, arrival.tokens[:], priority=arrival.priority)
+            self._outputs.append(arrival.output)
+        del self.running[:finished]
+        for id, cost in self._admit().items():
+            for request in self.waiting.values():
+                request.overtaken += cost if request.id < id else 0
+
+    def _admit(self) -> dict[int, int]:
+        """Fill the seats; gives what each admitted request costs in tokens, by id."""
+        requests = [*self.waiting.values(), *self.running]
+        overdue = {request.id for request in requests if request.overtaken >= self._max_overtaken}
+        costs = {}
+        for request in self._policy.order(self._queue(), self._cache):
+            if request.id not in self.waiting or not self._make_room(request.id):
+                break
+            admitted = self.waiting.pop(request.id)
+            passed = [id for id in self.waiting if id < admitted.id and id in overdue]
+            assert not passed, (
+                f"request {admitted.id} went before request {passed[0]}, which had been overtaken by "
+                f"{self._max_overtaken} tokens or more"
+            )
+            cached = self._cache.peek(admitted.tokens, limit=len(admitted.tokens) - 1).matched
+            costs[admitted.id] = len(admitted.tokens) - cached + self._outputs[admitted.id]
+            admitted.computed = len(admitted.tokens)
+            self.running.append(admitted)
+        return costs
+
+    def _queue(self) -> list[WaitingRequest]:
+        return sorted(self.waiting.values(), key=lambda request: request.id)
+
+    def _make_room(self, id: int) -> bool:
+        """Whether a seat is free, if need be by retracting the policy's victim with one token of its output."""
+        if len(self.running) < self._seats:
+            return True
+        victim = self._policy.victim(self.waiting[id], self.running)
+        place = next((place for place, request in enumerate(self.running) if request is victim), None)
+        if place is None:
+            return False
+        retracted = self.running.pop(place)
+        retracted.computed = 0
+        retracted.tokens.append(retracted.id)
+        self.waiting[retracted.id] = retracted
+        return True
 
 
-def _queue(requests: Iterable[WaitingRequest]) -> list[WaitingRequest]:
+def _numbered(requests: Iterable[WaitingRequest]) -> list[WaitingRequest]:
     return [replace(request, id=place) for place, request in enumerate(requests)]
 
 
-_tokens = st.builds(lambda hot, cold: ints([*range(hot), *([999] * cold)]), st.integers(0, 20), st.integers(1, 5))
-_priorities = st.integers(-3, 3)
-_waiting = st.builds(WaitingRequest, st.just(0), _tokens, priority=_priorities, passed_over=st.integers(0, 40))
-_queues = st.lists(_waiting).map(_queue)
-_rounds = st.lists(
-    st.tuples(st.lists(st.builds(Arrival, _tokens, _priorities), max_size=3), st.integers(0, 3)), max_size=60
+_prompts = [ints([*range(hot), *[999] * cold]) for hot, cold in product((0, 1, 7, 20), (1, 9))]
+_tokens = st.sampled_from(_prompts).map(lambda prompt: prompt[:])
+_priorities = st.integers(-2, 2)
+_waiting = st.builds(WaitingRequest, st.just(0), _tokens, priority=_priorities, overtaken=st.integers(0, 2))
+_queues = st.lists(_waiting, max_size=6).map(_numbered)
+_quarters = st.integers(0, 4)  # of the policy's bound
+_arrivals = st.lists(st.builds(Arrival, _tokens, _priorities, _quarters), min_size=1, max_size=2)
+_rounds = st.lists(st.tuples(_arrivals, st.integers(0, 2)), min_size=5, max_size=15)
+_contract = settings(
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    report_multiple_bugs=False,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+    suppress_health_check=[HealthCheck.differing_executors],
 )
-_contract = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.differing_executors])
 
 
 class PolicyContract(ABC):
@@ -97,8 +157,8 @@ class PolicyContract(ABC):
         """A new policy."""
 
     @abstractmethod
-    def max_bypass(self) -> int:
-        """The bound that the policy's docstring states: in how many rounds a request can be passed over at most."""
+    def max_overtaken(self) -> int:
+        """The bound that the policy's docstring states: overtaken by so many tokens, a request goes before later ones."""
 
     def test_an_empty_queue_stays_empty(self) -> None:
         assert list(self.make().order([], HOT)) == []
@@ -110,11 +170,14 @@ class PolicyContract(ABC):
         assert sorted(request.id for request in ordered) == [request.id for request in waiting]
 
     @_contract
-    @given(_queues)
-    def test_the_queue_and_its_requests_are_left_alone(self, waiting: list[WaitingRequest]) -> None:
-        before = [replace(request) for request in waiting]
-        self.make().order(waiting, HOT)
-        assert waiting == before
+    @given(_queues, _queues)
+    def test_requests_are_left_alone(self, waiting: list[WaitingRequest], running: list[WaitingRequest]) -> None:
+        before = deepcopy((waiting, running))
+        policy = self.make()
+        policy.order(waiting, HOT)
+        for request in waiting:
+            policy.victim(request, running)
+        assert (waiting, running) == before
 
     @_contract
     @given(_queues, _queues)
@@ -125,21 +188,71 @@ class PolicyContract(ABC):
         policy = self.make()
         first = list(policy.order(waiting, HOT))
         policy.order(later, HOT)
-        policy.order(waiting, FixedCache())
+        assert list(policy.order(waiting, FixedCache())) == list(self.make().order(waiting, FixedCache()))
         assert list(policy.order(waiting, HOT)) == first
         assert list(self.make().order(tuple(waiting), HOT)) == first
 
+    @_contract
+    @given(_queues)
+    def test_who_was_overtaken_to_the_bound_stands_before_all_later_arrivals(
+        self, waiting: list[WaitingRequest]
+    ) -> None:
+        bound = self.max_overtaken()
+        for request in waiting:
+            request.overtaken = max(0, bound - 1 + request.overtaken)
+        ordered = [request.id for request in self.make().order(waiting, HOT)]
+        for place, id in enumerate(ordered):
+            overdue = [request.id for request in waiting if request.id < id and request.overtaken >= bound]
+            passed = [earlier for earlier in overdue if earlier not in ordered[:place]]
+            assert not passed, f"request {id} stands before request {passed[0]}, which came earlier and is overdue"
+
     def test_a_cache_miss_is_served_under_an_endless_stream_of_hits(self) -> None:
-        hot = [Arrival(ints([*range(96), 999]))] * 4
-        cold = Arrival(ints([999] * 50))
-        longest = longest_bypass(self.make(), HOT, [([cold, *hot], 1)] + [(hot, 4)] * (4 * self.max_bypass() + 10))
-        assert longest <= self.max_bypass(), f"a request was passed over in {longest} rounds"
+        """A long, cold, unimportant request against short, hot and urgent ones."""
+        hot = [Arrival(ints([*range(96), 999]), priority=1, output=1 + self.max_overtaken() // 100)] * 4
+        admission = Admission(self.make(), HOT, self.max_overtaken(), seats=4)
+        admission.round([Arrival(ints([999] * 200)), *hot], 0)
+        for _ in range(100):
+            admission.round(hot, 4)
+        assert 0 not in admission.waiting, "the cold request still waits"
 
     @_contract
     @given(_rounds)
     def test_waiting_is_bounded_whatever_arrives(self, rounds: list[tuple[list[Arrival], int]]) -> None:
-        longest = longest_bypass(self.make(), HOT, rounds)
-        assert longest <= self.max_bypass(), f"a request was passed over in {longest} rounds"
+        admission = Admission(self.make(), HOT, self.max_overtaken(), seats=2)
+        for arrivals, finished in rounds:
+            scaled = [arrival._replace(output=1 + arrival.output * self.max_overtaken() // 4) for arrival in arrivals]
+            admission.round(scaled, finished)
+
+    @_contract
+    @given(_queues, _queues)
+    def test_a_victim_is_one_of_the_running(self, waiting: list[WaitingRequest], running: list[WaitingRequest]) -> None:
+        policy = self.make()
+        victims = [policy.victim(request, running) for request in waiting]
+        assert all(victim is None or any(victim is request for request in running) for victim in victims)
+
+    @_contract
+    @given(_queues, _queues)
+    def test_a_victim_depends_on_nothing_but_who_waits_and_who_runs(
+        self, waiting: list[WaitingRequest], running: list[WaitingRequest]
+    ) -> None:
+        policy = self.make()
+        first = [policy.victim(request, running) for request in waiting]
+        assert [policy.victim(request, running) for request in waiting] == first
+        assert [self.make().victim(request, tuple(running)) for request in waiting] == first
+
+    @_contract
+    @given(_queues)
+    def test_requests_never_displace_each_other_in_a_ring(self, requests: list[WaitingRequest]) -> None:
+        policy = self.make()
+        aged = [replace(request, overtaken=request.overtaken + self.max_overtaken()) for request in requests]
+        displaces: dict[int, set[int]] = {}
+        for waiting, running in product([*requests, *aged], repeat=2):
+            if waiting.id != running.id and policy.victim(waiting, [running]) is running:
+                displaces.setdefault(waiting.id, set()).add(running.id)
+        try:
+            TopologicalSorter(displaces).prepare()
+        except CycleError as error:
+            raise AssertionError(f"these displace each other in a ring: {error.args[1]}") from error
 
 
 def _common(prefix: Ints, tokens: Ints) -> int:

@@ -10,7 +10,10 @@ from sgframe import PluginSettings, Provider, hookimpl
 class ShortestFirstSettings(PluginSettings):
     """The table ``[plugin.shortest-first]``."""
 
-    max_rounds: NonNegativeInt = Field(16, description="After being passed over in so many rounds a request goes first")
+    max_overtaken: NonNegativeInt = Field(
+        default=16384,
+        description="After so many tokens for later arrivals a request goes first; 0 is order of arrival",
+    )
 
 
 @hookimpl
@@ -19,7 +22,7 @@ def sgframe_policies() -> list[Provider]:
         Provider(
             name="shortest-first",
             target="sgframe_shortest_first.policy:ShortestFirst",
-            summary="shortest prompt first; nobody is passed over more than max_rounds times",
+            summary="shortest prompt first; nobody is overtaken by more than max_overtaken tokens",
             settings=ShortestFirstSettings,
         )
     ]

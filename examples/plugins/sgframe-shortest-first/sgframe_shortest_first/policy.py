@@ -12,15 +12,15 @@ from sgframe_shortest_first import ShortestFirstSettings
 class ShortestFirst(Policy):
     """Shortest prompt first, ties by arrival, with ageing.
 
-    Bound: a request is passed over in at most ``max_rounds`` rounds; from then on it stands before all later arrivals.
+    Bound: once later arrivals were given ``max_overtaken`` tokens while a request waited, it stands before all of them.
     """
 
     def __init__(self, settings: ShortestFirstSettings) -> None:
-        self._max_rounds = settings.max_rounds
+        self._max_overtaken = settings.max_overtaken
 
     def order(self, waiting: Sequence[Waiting], cache: CacheView) -> Sequence[Waiting]:
         return sorted(waiting, key=self._rank)
 
     def _rank(self, request: Waiting) -> tuple[bool, int, int]:
-        overdue = request.passed_over >= self._max_rounds
+        overdue = request.overtaken >= self._max_overtaken
         return not overdue, 0 if overdue else len(request.tokens), request.id

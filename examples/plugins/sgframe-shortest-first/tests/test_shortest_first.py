@@ -12,14 +12,14 @@ from sgframe.testing.policy import FixedCache, PolicyContract, WaitingRequest
 
 class TestContract(PolicyContract):
     def make(self) -> ShortestFirst:
-        return ShortestFirst(ShortestFirstSettings(max_rounds=4))
+        return ShortestFirst(ShortestFirstSettings(max_overtaken=400))
 
-    def max_bypass(self) -> int:
-        return 4
+    def max_overtaken(self) -> int:
+        return 400
 
 
 def order(*requests: WaitingRequest) -> list[int]:
-    policy = ShortestFirst(ShortestFirstSettings(max_rounds=4))
+    policy = ShortestFirst(ShortestFirstSettings(max_overtaken=400))
     return [request.id for request in policy.order(requests, FixedCache())]
 
 
@@ -32,5 +32,5 @@ def test_the_shortest_prompt_goes_first_and_ties_by_arrival() -> None:
     assert order(long, short, as_short) == [1, 2, 0]
 
 
-def test_who_was_passed_over_too_often_goes_first() -> None:
-    assert order(WaitingRequest(0, ints(range(9)), passed_over=4), WaitingRequest(1, ints([1]))) == [0, 1]
+def test_who_was_overtaken_too_far_goes_first() -> None:
+    assert order(WaitingRequest(0, ints(range(9)), overtaken=400), WaitingRequest(1, ints([1]))) == [0, 1]

@@ -1,0 +1,31 @@
+"""Offers the cache ``hash-chain``: whole blocks, each found by the hash of what precedes it and its tokens."""
+
+from __future__ import annotations
+
+from pydantic import NonNegativeInt
+
+from sgframe import PluginSettings, Provider, hookimpl
+
+
+class HashChainSettings(PluginSettings):
+    """``block``: tokens in a block, a whole number of pages; 0: one page. Only whole blocks are shared, and each costs the
+    same time whatever its length.
+
+    ``ghost_tokens``: how many evicted tokens are remembered (not their KV), to tell a miss that was evicted from one that
+    was never seen. At the bound the oldest are forgotten and count as never seen.
+    """
+
+    block: NonNegativeInt = 0
+    ghost_tokens: NonNegativeInt = 2**20
+
+
+@hookimpl
+def sgframe_caches() -> list[Provider]:
+    return [
+        Provider(
+            name="hash-chain",
+            target="sgframe_hash_chain.cache:HashChainCache",
+            summary="whole blocks found by chained hash; evicts the least recently leased blocks first",
+            settings=HashChainSettings,
+        )
+    ]
