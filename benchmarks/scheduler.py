@@ -21,6 +21,7 @@ from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.messages import Decoder, FrontMessage, GenerateRequest, TokenOutputs, WorkerMessage, encode, ints
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduling import SchedulerSpec, build
 
 SIMULATED = {"backend": "simulated", "source": "simulated", "model": "simulated"}
 MAX_STEP_TOKENS = 512
@@ -100,8 +101,8 @@ class Stepper:
         self._device: Executor = choices[Seam.BACKEND].build().executor()
         spec = ExecutorSpec(checkpoint, "auto", running, MAX_STEP_TOKENS, kv_slots=slots)
         loaded = self._device.load(spec, lambda *progress: None)
-        cache = choices[Seam.CACHE].build(page_size=loaded.page_size)
-        self.scheduler = Scheduler(Limits(loaded.slots, running, MAX_STEP_TOKENS), cache, choices[Seam.POLICY].build())
+        limits = Limits(loaded.slots, running, MAX_STEP_TOKENS, loaded.page_size)
+        self.scheduler = build(SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], "ratio"), Scheduler)
         self._requests = requests
         self._missing = open
         self._decode_front: Decoder[FrontMessage] = Decoder(FrontMessage)
@@ -114,7 +115,7 @@ class Stepper:
         for frame in arrivals:
             self.scheduler.add(self._decode_front(frame))  # type: ignore[arg-type]  # requests only
         messages = watch.lap()
-        batch = self.scheduler.plan()
+        batch = self.scheduler.plan(time.perf_counter())
         plan = watch.lap()
         assert batch is not None
         encode(batch)

@@ -11,25 +11,38 @@ import shutil
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 import msgspec
 from setproctitle import setproctitle
 
-from sgframe.assembly.choice import Choice
+from sgframe.assembly.choice import Choice, ShadowChoice
 from sgframe.interfaces.backend import Backend, ExecutorSpec
-from sgframe.interfaces.cache import Cache
-from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.transport import Transport
+from sgframe.journal import Journal, RecordedScheduler
 from sgframe.logs import LogSettings, configure_logging
+from sgframe.messages import Loaded
 from sgframe.pulse import Pulse, PulseMessage
-from sgframe.scheduler.loop import SchedulerLoop, build_scheduler
+from sgframe.scheduler.loop import SchedulerLoop
 from sgframe.scheduler.report import Report
+from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduling import SchedulerSpec, build
 from sgframe.worker.loop import WorkerLoop
 
 FRONT_CHANNEL = "front"
 WORKER_CHANNEL = "worker-0"
+
+
+class SchedulingSpec(msgspec.Struct, frozen=True):
+    """How the scheduler is to work; see the settings of the same names. ``journal`` is a path, empty for none."""
+
+    overlap: bool
+    admission: str
+    journal: str
+    journal_bytes: int
+    shadow: ShadowChoice | None
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -39,6 +52,7 @@ class Letter(msgspec.Struct, frozen=True):
     folder: str
     choices: dict[str, Choice]
     executor: ExecutorSpec
+    scheduling: SchedulingSpec
     log: LogSettings
 
 
@@ -57,13 +71,23 @@ def perform(letter: Letter, pulse: Pulse) -> None:
 def _schedule(letter: Letter, transport: Transport, pulse: Pulse) -> None:
     front = transport.connect(FRONT_CHANNEL)
     worker = transport.listen(WORKER_CHANNEL)
-    policy: Policy = letter.choices["policy"].build()
-    loop = SchedulerLoop(transport, front, worker, pulse)
+    loop = SchedulerLoop(transport, front, worker, pulse, overlap=letter.scheduling.overlap)
     loaded = loop.wait_until_loaded()
-    cache: Cache = letter.choices["cache"].build(page_size=loaded.page_size)
-    spec = letter.executor
-    scheduler = build_scheduler(loaded, spec.max_rows, spec.max_step_tokens, cache, policy)
-    loop.run(scheduler, Report(letter.log.interval))
+    loop.run(loaded, _build_scheduler(letter, loaded), Report(letter.log.interval))
+
+
+def _build_scheduler(letter: Letter, loaded: Loaded) -> Scheduler:
+    scheduling, executor = letter.scheduling, letter.executor
+    spec = SchedulerSpec(
+        limits=Limits(loaded.slots, executor.max_rows, executor.max_step_tokens, loaded.page_size),
+        cache=letter.choices["cache"],
+        policy=letter.choices["policy"],
+        admission=scheduling.admission,
+    )
+    if not scheduling.journal:
+        return build(spec, Scheduler, scheduling.shadow)
+    journal = Journal(Path(scheduling.journal), scheduling.journal_bytes, spec)
+    return build(spec, partial(RecordedScheduler, journal), scheduling.shadow)
 
 
 def _work(letter: Letter, transport: Transport, pulse: Pulse) -> None:

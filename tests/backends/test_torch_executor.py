@@ -152,6 +152,7 @@ def test_hidden_state_that_is_not_finite_ends_in_minus_one(start, save, attentio
         rows.executor._running.model._embedding[PROMPT[2]] = math.nan
     rows.admit(0, PROMPT)
     assert rows.step({0: len(PROMPT)}).tokens.tolist() == [-1]
+    assert rows.step({0: 1}).tokens.tolist() == [-1]  # planned before the first was known
 
 
 TINY = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from scheduler_bench import Bench, expected_output
 
-from sgframe.interfaces.policy import Policy
+from sgframe.assembly.providers import PluginSettings
+from sgframe.clock import StepClock
 from sgframe.messages import Finish, StepOutput, ints
 from sgframe.sampling import TokenSampling
 from sgframe_basic.cache import NoCache
@@ -90,7 +91,7 @@ def test_namespaces_do_not_share() -> None:
     assert {output.id: output.cached_tokens for output in bench.taken} == {1: 0, 2: 0, 3: 0}
 
 
-def test_twins_in_one_step_end_up_on_the_same_slots() -> None:
+def test_short_twins_in_one_step_end_up_on_the_same_slots() -> None:
     bench = Bench()
     bench.add(1, [1, 2, 3, 4], max_tokens=3)
     bench.add(2, [1, 2, 3, 4], max_tokens=3)
@@ -120,12 +121,23 @@ def test_memory_pressure_retracts_the_youngest_and_no_text_changes() -> None:
     assert bench.outputs == {id: expected_output(prompt, 18) for id, prompt in prompts.items()}
 
 
-def test_headroom_keeps_requests_out_that_would_be_retracted() -> None:
-    bench = Bench(slots=24, max_running=4, max_step_tokens=16, headroom=18)
-    for id in (1, 2, 3, 4):
-        bench.add(id, [id, id, id], max_tokens=18)
+def test_an_output_that_outgrows_the_pool_ends_with_length_and_the_service_goes_on() -> None:
+    bench = Bench(slots=20)
+    bench.add(1, [1, 2, 3], max_tokens=1000)
+    bench.add(2, [4, 5], max_tokens=3)
     bench.run()
-    assert bench.scheduler.counters.retractions == 0
+    assert bench.outputs[1] == expected_output([1, 2, 3], 18)  # the last token needs no slot
+    assert bench.finished[1] == Finish("length")
+    assert bench.outputs[2] == expected_output([4, 5], 3)
+
+
+def test_a_prompt_longer_than_the_pool_is_an_error_with_the_numbers() -> None:
+    bench = Bench(slots=20)
+    bench.add(1, [1] * 21)
+    bench.add(2, [4, 5], max_tokens=3)
+    bench.run()
+    assert bench.finished[1] == Finish("error", detail="the prompt has 21 tokens and the KV pool 20 slots: shorten it")
+    assert bench.outputs[2] == expected_output([4, 5], 3)
 
 
 def test_a_request_may_fill_the_whole_pool() -> None:
@@ -156,7 +168,7 @@ def test_abort_in_any_phase_frees_everything(steps: int) -> None:
     assert bench.finished[1] == Finish("abort", detail="disconnect")
     assert bench.outputs[2] == expected_output([2, 3], 3)
     bench.scheduler.flush()
-    assert bench.scheduler.pool.free == 64
+    assert bench.scheduler.memory.pool.free == 64
 
 
 def test_abort_matches_ids_exactly() -> None:
@@ -174,7 +186,7 @@ def test_a_token_of_minus_one_ends_that_request_alone() -> None:
     bench = Bench()
     bench.add(1, [1, 2], max_tokens=3)
     bench.add(2, [3, 4], max_tokens=3)
-    batch = bench.scheduler.plan()
+    batch = bench.scheduler.plan(1)
     assert batch is not None
     output = bench.worker.execute(batch)
     bench.scheduler.apply(StepOutput(output.step, output.rows, ints([-1, output.tokens[1]])))
@@ -187,7 +199,7 @@ def test_a_token_of_minus_one_ends_that_request_alone() -> None:
 def test_a_failed_step_ends_its_requests_and_the_next_ones_run() -> None:
     bench = Bench()
     bench.add(1, [1, 2], max_tokens=3)
-    bench.scheduler.plan()
+    bench.scheduler.plan(1)
     bench.scheduler.fail("RuntimeError: device lost")
     bench.collect()
     bench.scheduler.check()
@@ -212,33 +224,12 @@ def test_prompt_logprobs_come_once_and_whole_even_in_chunks_and_from_a_warm_cach
     assert answers[0].cached_tokens == 0
 
 
-class Loser(Policy):
-    def order(self, waiting, cache):
-        return list(waiting)[1:]
-
-
-class Raiser(Policy):
-    def order(self, waiting, cache):
-        raise RuntimeError("no idea")
-
-
-@pytest.mark.parametrize("policy", [Loser(), Raiser()])
-def test_a_faulty_policy_is_named_and_arrival_order_holds(policy: Policy, caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench(policy=policy, max_running=1)
-    for id in (1, 2, 3):
-        bench.add(id, [id], max_tokens=1)
-    with caplog.at_level("ERROR", logger="sgframe"):
-        bench.run()
-    assert [output.id for output in bench.taken] == [1, 2, 3]
-    assert type(policy).__name__ in caplog.text
-
-
 def test_without_a_cache_nothing_is_shared_and_all_is_freed() -> None:
-    bench = Bench(cache=NoCache(None, page_size=1))
+    bench = Bench(cache=NoCache(PluginSettings(), page_size=1, clock=StepClock()))
     for id in (1, 2):
         bench.add(id, [1, 2, 3, 4], max_tokens=3)
     bench.run()
-    assert bench.scheduler.pool.free == 64
+    assert bench.scheduler.memory.pool.free == 64
     assert bench.scheduler.counters.cached_tokens == 0
 
 

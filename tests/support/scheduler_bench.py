@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from sgframe.assembly.providers import PluginSettings
+from sgframe.clock import StepClock
 from sgframe.interfaces.cache import Cache
 from sgframe.interfaces.policy import Policy
 from sgframe.messages import (
@@ -19,7 +21,10 @@ from sgframe.messages import (
     ints,
 )
 from sgframe.sampling import TokenSampling
+from sgframe.scheduler.estimator import Estimator
+from sgframe.scheduler.request import Request
 from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.shadow import NO_SHADOW, Shadow
 from sgframe_basic.policy import FirstComeFirstServed
 from sgframe_radix import RadixSettings
 from sgframe_radix.cache import RadixCache
@@ -43,9 +48,10 @@ def expected_output(prompt: Sequence[int], max_tokens: int, stop_ids: Sequence[i
 
 
 class CheckingWorker:
-    """Executes batches; fails when a row reads a slot that does not hold its own prefix."""
+    """Executes batches; fails when a row reads a slot that does not hold its own prefix, or its slots are not pages."""
 
-    def __init__(self) -> None:
+    def __init__(self, page_size: int = 1) -> None:
+        self.page_size = page_size
         self.rows: dict[int, NewRow] = {}
         self.tokens: dict[int, list[int]] = {}
         self.slots: dict[int, list[int]] = {}
@@ -85,6 +91,9 @@ class CheckingWorker:
         for position in range(start, len(slots)):
             self.kv[slots[position]] = tokens[: position + 1]
         for position, slot in enumerate(slots):
+            assert slot % self.page_size == position % self.page_size, (
+                f"slot {slot} for position {position}: a torn page"
+            )
             found = self.kv.get(slot)
             assert found == tokens[: position + 1], f"row {row} reads slot {slot} at {position} and finds {found}"
 
@@ -97,6 +106,13 @@ class CheckingWorker:
         return [PromptLogprobs(row, first, entries)] if entries else []
 
 
+class NoReserve(Estimator):
+    """Admits as long as the known tokens fit: outputs run into each other, and retraction has to sort it out."""
+
+    def demand(self, requests: Sequence[Request]) -> int:
+        return sum(len(request.tokens) + request.promised - len(request.slots) for request in requests)
+
+
 class Bench:
     """A scheduler and its checking worker, stepped by hand; collects each request's output."""
 
@@ -107,14 +123,23 @@ class Bench:
         max_step_tokens: int = 16,
         cache: Cache | None = None,
         policy: Policy | None = None,
-        headroom: int = 0,
+        estimator: Estimator | None = None,
+        page_size: int = 1,
+        overlap: bool = False,
+        shadow: Shadow = NO_SHADOW,
     ) -> None:
-        self.worker = CheckingWorker()
+        self.worker = CheckingWorker(page_size)
+        self.clock = StepClock()
         self.scheduler = Scheduler(
-            Limits(slots, max_running, max_step_tokens, headroom),
-            cache or RadixCache(RadixSettings(), page_size=1),
+            Limits(slots, max_running, max_step_tokens, page_size),
+            cache or RadixCache(RadixSettings(), page_size=page_size, clock=self.clock),
             policy or FirstComeFirstServed(PluginSettings()),
+            estimator or NoReserve(page_size),
+            self.clock,
+            shadow,
         )
+        self.overlap = overlap
+        self._sent: deque[ScheduleBatch] = deque()
         self.outputs: dict[int, list[int]] = {}
         self.finished: dict[int, Finish] = {}
         self.taken: list[TokenOutput] = []
@@ -128,10 +153,12 @@ class Bench:
         self.scheduler.add(request)
 
     def step(self) -> ScheduleBatch | None:
-        """Plan, execute, apply; every slot must have one owner afterwards."""
-        batch = self.scheduler.plan()
+        """Plan; execute and apply what is due: with overlap the batch before. Every slot must have one owner afterwards."""
+        batch = self.scheduler.plan(self.clock.now + 1)
         if batch is not None:
-            self.scheduler.apply(self.worker.execute(batch))
+            self._sent.append(batch)
+        if len(self._sent) > (self.overlap and batch is not None):
+            self.scheduler.apply(self.worker.execute(self._sent.popleft()))
         self.collect()
         self.scheduler.check()
         return batch

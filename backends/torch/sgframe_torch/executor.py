@@ -68,8 +68,7 @@ class TorchExecutor(Executor):
         states = [rows[row] for row in step.sampled]
         sampled = self._sampler.sample(self._computed.logits, states, words) if states else Sampled([], [])
         for state, token in zip(states, sampled.tokens, strict=True):
-            if token >= 0:
-                state.tokens.append(token)
+            state.tokens.append(max(token, 0))  # the next step may be planned on it already; what it gives is dropped
         return StepOutput(
             step=step.batch.step,
             rows=ints(step.sampled),

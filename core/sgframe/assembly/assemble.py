@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sgframe.assembly.choice import Choice
-from sgframe.assembly.choosing import choose, pick
+from sgframe.assembly.choice import Choices
+from sgframe.assembly.choosing import choose, choose_shadow, pick
 from sgframe.assembly.devices import require_usable
 from sgframe.assembly.plugins import Plugins, load_plugins
 from sgframe.assembly.providers import Seam
@@ -26,11 +26,12 @@ class Configuration:
     origins: Mapping[str, str]
     plugins: Plugins
 
-    def choose(self) -> dict[Seam, Choice]:
-        """The part of every seam. Raises PluginError."""
-        return choose(self.plugins, self.settings, self.origins)
+    def choose(self) -> Choices:
+        """The part of every seam, and those in shadow. Raises PluginError."""
+        parts = choose(self.plugins, self.settings, self.origins)
+        return Choices(parts, choose_shadow(self.plugins, self.settings, self.origins))
 
-    def choose_usable(self) -> dict[Seam, Choice]:
+    def choose_usable(self) -> Choices:
         """The same, for a start on this machine: raises BackendUnavailable when the chosen device is not there."""
         choices = self.choose()
         require_usable(self.plugins, choices[Seam.BACKEND])
@@ -39,7 +40,7 @@ class Configuration:
 
 def assemble(
     values: Mapping[str, Any], config_file: Path | None, environ: Mapping[str, str]
-) -> tuple[Configuration, dict[Seam, Choice]]:
+) -> tuple[Configuration, Choices]:
     """Settings and parts, ready to start with on this machine. Arguments as in ``configure``. Raises ConfigError."""
     configuration = configure(values, (), config_file, environ)
     return configuration, configuration.choose_usable()

@@ -77,8 +77,29 @@ class Choice(msgspec.Struct, frozen=True):
         model: type[PluginSettings] = load(self.settings_model)
         return validate(model, self.settings)
 
+    @property
+    def label(self) -> str:
+        """Its name, and what was set of it, secrets masked: ``radix(eviction=slru)``."""
+        given = self.validated().model_dump(mode="json", exclude_unset=True)
+        return f"{self.name}({', '.join(f'{key}={value}' for key, value in given.items())})" if given else self.name
+
     def __str__(self) -> str:
         return f"{self.seam.value} '{self.name}' ({self.target}) of {self.plugin}"
+
+
+class ShadowChoice(msgspec.Struct, frozen=True):
+    """The parts that run in shadow, beside those that serve."""
+
+    cache: Choice
+    policy: Choice
+
+
+class Choices(dict[Seam, Choice]):
+    """The part of every seam; ``shadow`` has those that run beside them, if any."""
+
+    def __init__(self, parts: Mapping[Seam, Choice], shadow: ShadowChoice | None = None) -> None:
+        super().__init__(parts)
+        self.shadow = shadow
 
 
 def load(target: str) -> Any:

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from sgframe.assembly.choice import Choice, plain, validate
+from sgframe.assembly.choice import Choice, ShadowChoice, plain, validate
 from sgframe.assembly.hints import nearest
 from sgframe.assembly.plugins import Offer, Plugin, Plugins
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings, describe_errors
 from sgframe.errors import PluginError
 
+SHADOWED = (Seam.CACHE, Seam.POLICY)
+"""The seams of which a second part can run in shadow."""
 
-def choose(plugins: Plugins, settings: Settings, origins: Mapping[str, str] | None = None) -> dict[Seam, Choice]:
-    """The part of every seam. Raises PluginError with one line for everything that is wrong.
+
+def choose(
+    plugins: Plugins,
+    settings: Settings,
+    origins: Mapping[str, str] | None = None,
+    seams: Collection[Seam] = tuple(Seam),
+) -> dict[Seam, Choice]:
+    """The part of every one of ``seams``. Raises PluginError with one line for everything that is wrong.
 
     ``origins`` (see Resolved) lets the errors say where a faulty setting stands.
     """
     origins = origins or {}
     problems = [_unknown_block(plugins, word) for word in plugins.unmatched]
-    unknown = [*_unknown_tables(plugins, settings, origins), *_unknown_parts(plugins, settings, origins)]
+    unknown = [*_unknown_tables(plugins, settings, origins), *_unknown_parts(plugins, settings, origins, seams)]
     if unknown:
         problems.append("\n".join(unknown) + _absent(plugins))
     offers: list[Offer] = []
-    for seam in Seam:
+    for seam in seams:
         matching = _matching(plugins, seam, settings)
         if problem := _obstacle(plugins, matching):
             problems.append(problem)
@@ -41,6 +49,30 @@ def choose(plugins: Plugins, settings: Settings, origins: Mapping[str, str] | No
     if problems:
         raise PluginError("\n".join(problems))
     return choices
+
+
+def choose_shadow(
+    plugins: Plugins, settings: Settings, origins: Mapping[str, str] | None = None
+) -> ShadowChoice | None:
+    """The parts in shadow, None when the settings want none; what they leave open is as in service.
+
+    The service's own parts are chosen already. Raises PluginError as ``choose`` does.
+    """
+    shadow = settings.shadow
+    if shadow is None:
+        return None
+    origins = origins or {}
+    names = {"policy": shadow.policy or settings.policy, "cache": shadow.cache or settings.cache}
+    if problems := [_unread(name, names, origins) for name in shadow.plugin if name not in names.values()]:
+        raise PluginError("\n".join(problems))
+    tables = {name: settings.plugin.get(name, {}) | table for name, table in shadow.plugin.items()}
+    as_served = settings.model_copy(update=names | {"plugin": settings.plugin | tables})
+    own = {key.removeprefix("shadow."): origin for key, origin in origins.items() if key.startswith("shadow.")}
+    try:
+        choices = choose(plugins, as_served, {**origins, **own}, SHADOWED)
+    except PluginError as error:
+        raise PluginError(f"in the shadow: {error}") from None
+    return ShadowChoice(cache=choices[Seam.CACHE], policy=choices[Seam.POLICY])
 
 
 def pick(plugins: Plugins, words: Iterable[str]) -> dict[Seam, str]:
@@ -143,9 +175,11 @@ def _unknown_word(plugins: Plugins, word: str) -> str:
     return f"no plugin offers '{word}'{nearest(word, (offer.name for offer in plugins.offers()))}{_absent(plugins)}"
 
 
-def _unknown_parts(plugins: Plugins, settings: Settings, origins: Mapping[str, str]) -> list[str]:
+def _unknown_parts(
+    plugins: Plugins, settings: Settings, origins: Mapping[str, str], seams: Collection[Seam]
+) -> list[str]:
     problems = []
-    for seam in Seam:
+    for seam in seams:
         if not _matching(plugins, seam, settings):
             name = getattr(settings, seam.value)
             known = list(dict.fromkeys(offer.name for offer in plugins.offers(seam)))
@@ -164,6 +198,15 @@ def _unknown_tables(plugins: Plugins, settings: Settings, origins: Mapping[str, 
         for name in settings.plugin
         if name not in known | absent
     ]
+
+
+def _unread(name: str, names: Mapping[str, str], origins: Mapping[str, str]) -> str:
+    """What is wrong with the shadow's table ``name``: unlike the service's, it is there for this one choice."""
+    key = f"shadow.plugin.{name}"
+    return (
+        f"{key}: nobody reads this table{_where(origins, key)}; the shadow's policy is '{names['policy']}' and its cache "
+        f"'{names['cache']}'{nearest(name, names.values())}"
+    )
 
 
 def _absent(plugins: Plugins) -> str:

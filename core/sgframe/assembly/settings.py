@@ -33,6 +33,16 @@ CONFIG_VARIABLE = "SGFRAME_CONFIG"
 _BYTES = TypeAdapter(ByteSize)
 
 
+class ShadowSettings(BaseModel):
+    """A second policy and cache that see the same requests and are only measured; what is left open is as in service."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    policy: str | None = Field(None, min_length=1, description="Policy in shadow; the service's if unset")
+    cache: str | None = Field(None, min_length=1, description="Cache in shadow; the service's if unset")
+    plugin: dict[str, dict[str, Any]] = Field({}, description="Settings of the parts in shadow, over the service's")
+
+
 class Settings(BaseModel):
     """Everything that can be set, except the parts' own tables, which stand unchecked in ``plugin``."""
 
@@ -59,19 +69,29 @@ class Settings(BaseModel):
     max_running: int = Field(64, ge=1, description="Most requests that run at once")
     max_waiting: int = Field(10000, ge=1, description="Most requests that wait; further ones are refused")
     max_step_tokens: int = Field(512, ge=1, description="Most tokens computed in one step")
+    admission: Literal["ratio", "peak"] = Field(
+        "ratio", description="Memory kept for outputs: a share that follows experience, or all that max_tokens allows"
+    )
+    overlap: bool = Field(True, description="Plan the next step while the device computes the last")
     kv_slots: int = Field(0, ge=0, description="KV slots, one a token; 0: as many as kv_memory holds")
     kv_memory: str = Field("auto", description="Memory for KV, such as 2GiB; auto: sized by what the device has free")
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on")
     port: int = Field(30000, ge=0, le=65535, description="Port to listen on; 0: a free one")
     api_key: SecretStr | None = Field(None, min_length=1, description="Key that clients must send as a bearer token")
+    debug_tree: Literal["off", "lengths", "text"] = Field(
+        "off", description="What GET /debug/tree tells of cached prefixes; text: their beginnings, too"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is logged")
     log_json: bool = Field(False, description="Log one JSON object a line")
     log_interval: float = Field(5.0, gt=0, description="Seconds between the lines on throughput")
+    journal: str | None = Field(None, min_length=1, description="New file that records what sgframe replay needs")
+    journal_limit: str = Field("1GiB", description="Size at which the journal ends")
     drain_timeout: float = Field(30.0, ge=0, description="Seconds that running requests get to finish at shutdown")
     request_timeout: float = Field(0.0, ge=0, description="Seconds after which a request is ended; 0: never")
     blocked: list[str] = Field(
         [], description="Plugins that are not loaded; file, environment and --plugin no:NAME add up"
     )
+    shadow: ShadowSettings | None = Field(None, description="A second policy and cache, run in shadow and measured")
     plugin: dict[str, dict[str, Any]] = Field({}, description="The parts' own settings, a table for each part")
 
     @field_validator("kv_memory", mode="before")
@@ -79,15 +99,12 @@ class Settings(BaseModel):
     def _check_kv_memory(cls, value: Any) -> Any:
         if value == "auto":
             return value
-        if isinstance(value, bool) or not isinstance(value, (int, str)):
-            raise ValueError("must be 'auto', a size such as '2GiB', or a number of bytes")
-        try:
-            size = _BYTES.validate_python(value)
-        except ValidationError:
-            raise ValueError("must be 'auto', a size such as '2GiB' or '500MB', or a number of bytes") from None
-        if size <= 0:
-            raise ValueError("must be more than nothing; 'auto' sizes it by what the device has free")
-        return str(value)
+        return _size(value, or_else="'auto', ", if_nothing="; 'auto' sizes it by what the device has free")
+
+    @field_validator("journal_limit", mode="before")
+    @classmethod
+    def _check_journal_limit(cls, value: Any) -> Any:
+        return _size(value)
 
     @model_validator(mode="after")
     def _check_step(self) -> Self:
@@ -103,8 +120,27 @@ class Settings(BaseModel):
         """``kv_memory`` in bytes; 0 for ``auto``."""
         return 0 if self.kv_memory == "auto" else int(_BYTES.validate_python(self.kv_memory))
 
+    @property
+    def journal_bytes(self) -> int:
+        """``journal_limit`` in bytes."""
+        return int(_BYTES.validate_python(self.journal_limit))
 
-KEYS: frozenset[str] = frozenset(Settings.model_fields) - {"plugin"}
+
+def _size(value: Any, *, or_else: str = "", if_nothing: str = "") -> str:
+    """``value`` as text, if it is a size in bytes."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"must be {or_else}a size such as '2GiB', or a number of bytes")
+    try:
+        size = _BYTES.validate_python(value)
+    except ValidationError:
+        raise ValueError(f"must be {or_else}a size such as '2GiB' or '500MB', or a number of bytes") from None
+    if size <= 0:
+        raise ValueError(f"must be more than nothing{if_nothing}")
+    return str(value)
+
+
+TABLES: frozenset[str] = frozenset({"plugin", "shadow"})
+KEYS: frozenset[str] = frozenset(Settings.model_fields) - TABLES
 _FROM_TEXT = {
     key: TypeAdapter(field.annotation)
     for key, field in Settings.model_fields.items()
@@ -116,7 +152,8 @@ _FROM_TEXT = {
 class Resolved:
     """Settings, and the origin of each by dotted key: ``default``, a file, a variable, an option.
 
-    Every key of Settings has an origin; of the parts' tables those keys that were given (``plugin.lpm.max_rounds``).
+    Every key of Settings has an origin; of the tables ``plugin`` and ``shadow`` those keys that were given
+    (``plugin.lpm.max_overtaken``).
     """
 
     settings: Settings
@@ -130,8 +167,9 @@ def read_settings(
 ) -> Resolved:
     """Merge all sources. Raises ConfigError with one line for everything that is wrong in them.
 
-    ``command_line`` maps keys to values or their text; None stands for an option that was not given, ``plugin`` holds
-    tables. Without ``config_file`` the environment's SGFRAME_CONFIG names the file; without ``environ`` there is none.
+    ``command_line`` maps keys to values or their text; None stands for an option that was not given, ``plugin`` and
+    ``shadow`` hold tables. Without ``config_file`` the environment's SGFRAME_CONFIG names the file; without ``environ``
+    there is none.
     """
     environ = environ or {}
     file = config_file or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
@@ -145,7 +183,7 @@ def read_settings(
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise ConfigError("\n".join(describe_errors(error, (), Settings.model_fields, origins))) from None
-    return Resolved(settings, dict.fromkeys(Settings.model_fields.keys() - {"plugin"}, "default") | origins)
+    return Resolved(settings, dict.fromkeys(KEYS, "default") | origins)
 
 
 def describe_errors(
@@ -179,33 +217,40 @@ def _describe(fault: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
 
 
 def _unknown_keys(given: Sequence[Given]) -> list[str]:
-    return [
-        f"unknown setting '{item.path[0]}' ({item.origin}){nearest(item.path[0], [*KEYS, 'plugin'])}"
-        for item in given
-        if item.path[0] not in KEYS | {"plugin"}
-    ]
+    problems = []
+    for (first, *rest), _, origin, _ in given:
+        if first not in KEYS | TABLES:
+            problems.append(f"unknown setting '{first}' ({origin}){nearest(first, KEYS | TABLES)}")
+        elif first == "shadow" and rest and rest[0] not in ShadowSettings.model_fields:
+            advice = nearest(rest[0], ShadowSettings.model_fields, "shadow.")
+            problems.append(f"unknown setting 'shadow.{rest[0]}' ({origin}){advice}")
+    return problems
 
 
 def _merge(given: Sequence[Given]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Later ones win, key by key; the parts' tables merge; block lists add up."""
+    """Later ones win, key by key; tables merge; block lists add up."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for path, value, origin, is_text in given:
         key = ".".join(path)
         match path:
-            case ("plugin", name):
-                values.setdefault("plugin", {}).setdefault(name, {})
+            case ("shadow",) | ("plugin", _) | ("shadow", "plugin", _):
+                _table(values, path)
                 origins.setdefault(key, origin)
-            case ("plugin", name, setting):
-                values.setdefault("plugin", {}).setdefault(name, {})[setting] = value
-                origins[key] = origin
             case ("blocked",) if isinstance(value, list) and isinstance(earlier := values.get("blocked", []), list):
                 values["blocked"] = [*earlier, *value]
                 origins[key] = f"{origins[key]}, {origin}" if key in origins else origin
-            case _:
-                values[key] = _native(key, value) if is_text else value
+            case (*table, name):
+                _table(values, table)[name] = _native(key, value) if is_text else value
                 origins[key] = origin
     return values, origins
+
+
+def _table(values: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """The table that stands at ``path`` in ``values``, made where there is none."""
+    for name in path:
+        values = values.setdefault(name, {})
+    return values
 
 
 def _native(key: str, text: str) -> Any:

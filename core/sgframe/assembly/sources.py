@@ -15,7 +15,7 @@ PREFIX = "SGFRAME_"
 
 
 class Given(NamedTuple):
-    """One setting as it was found: ``("port",)`` or ``("plugin", "lpm", "max_rounds")``.
+    """One setting as it was found: ``("port",)``, ``("plugin", "lpm", "max_overtaken")``, ``("shadow", "policy")``.
 
     ``is_text``: the value is text that may stand for a number or a truth value.
     """
@@ -31,18 +31,22 @@ def from_file(file: Path) -> list[Given]:
     given: list[Given] = []
     for key, value in parse(file).items():
         if key == "plugin":
-            given += _tables(value, str(file), lambda *_: str(file))
+            given += _tables((key,), value, str(file), lambda _: str(file))
+        elif key == "shadow":
+            given += _shadow(value, str(file), lambda _: str(file))
         else:
             given.append(Given((key,), value, str(file)))
     return given
 
 
 def from_command_line(values: Mapping[str, Any]) -> list[Given]:
-    """``values`` maps keys to values, None where an option was not given; ``plugin`` holds tables."""
+    """``values`` maps keys to values, None where an option was not given; ``plugin`` and ``shadow`` hold tables."""
     given: list[Given] = []
     for key, value in values.items():
         if key == "plugin":
-            given += _tables(value, "command line", lambda name, setting: f"command line --set {name}.{setting}")
+            given += _tables((key,), value, "command line", lambda setting: f"command line --set {setting}")
+        elif key == "shadow" and value is not None:
+            given += _shadow(value, "command line", lambda setting: f"command line --shadow {setting}")
         elif value is not None:
             option = "--plugin" if key == "blocked" else f"--{key.replace('_', '-')}"
             given.append(Given((key,), value, f"command line {option}", isinstance(value, str)))
@@ -50,7 +54,8 @@ def from_command_line(values: Mapping[str, Any]) -> list[Given]:
 
 
 def from_environment(environ: Mapping[str, str], keys: Collection[str]) -> list[Given]:
-    """The variables ``SGFRAME_KEY`` and ``SGFRAME_PLUGIN__NAME__KEY``; an empty one counts as unset.
+    """The variables ``SGFRAME_KEY`` and ``SGFRAME_PLUGIN__NAME__KEY``, and of the shadow ``SGFRAME_SHADOW__POLICY``,
+    ``…__CACHE`` and ``…__PLUGIN__NAME__KEY``; an empty one counts as unset.
 
     Raises ConfigError for every other variable that begins with the prefix. A hyphen in NAME is written as underscore.
     """
@@ -65,8 +70,10 @@ def from_environment(environ: Mapping[str, str], keys: Collection[str]) -> list[
                 given.append(Given(("blocked",), [name for name in names if name], origin))
             case [key] if key in keys:
                 given.append(Given((key,), text, origin, is_text=True))
-            case ["plugin", name, setting] if name and setting:
-                given.append(Given(("plugin", name.replace("_", "-"), setting), scalar(text), origin))
+            case ["shadow", "policy" | "cache" as key]:
+                given.append(Given(("shadow", key), text, origin))
+            case [*shadow, "plugin", name, setting] if shadow in ([], ["shadow"]) and name and setting:
+                given.append(Given((*shadow, "plugin", name.replace("_", "-"), setting), scalar(text), origin))
             case _:
                 problems.append(f"unknown variable {variable}{_advice(variable, keys)}")
     if problems:
@@ -83,23 +90,39 @@ def scalar(text: str) -> Any:
     return document["value"] if len(document) == 1 else text
 
 
-def _tables(value: Any, where: str, origin: Callable[[str, str], str]) -> list[Given]:
-    """The settings of the parts' tables, and an entry for each table, so that an empty one is looked at too."""
+def _tables(path: tuple[str, ...], value: Any, where: str, origin: Callable[[str], str]) -> list[Given]:
+    """The settings of the parts' tables below ``path``, and an entry for each table, so that an empty one is looked at too.
+
+    ``origin`` says of ``NAME.key`` where it stands.
+    """
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{where}: plugin must hold a table for each part, found {value!r}")
+        raise ConfigError(f"{where}: {'.'.join(path)} must hold a table for each part, found {value!r}")
     given = []
     for name, table in value.items():
         if not isinstance(table, Mapping):
-            raise ConfigError(f"{where}: plugin.{name} must be a table of settings, found {table!r}")
-        given.append(Given(("plugin", str(name)), None, where))
-        given += [Given(("plugin", str(name), str(key)), item, origin(name, key)) for key, item in table.items()]
+            raise ConfigError(f"{where}: {'.'.join(path)}.{name} must be a table of settings, found {table!r}")
+        given.append(Given((*path, str(name)), None, where))
+        given += [Given((*path, str(name), str(key)), item, origin(f"{name}.{key}")) for key, item in table.items()]
+    return given
+
+
+def _shadow(value: Any, where: str, origin: Callable[[str], str]) -> list[Given]:
+    """The settings of the table ``shadow``, and an entry for itself: an empty one asks for a shadow, too."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: shadow must be a table of policy, cache and plugin, found {value!r}")
+    given = [Given(("shadow",), None, where)]
+    for key, item in value.items():
+        if key == "plugin":
+            given += _tables(("shadow", "plugin"), item, where, origin)
+        else:
+            given.append(Given(("shadow", str(key)), item, origin(str(key))))
     return given
 
 
 def _advice(variable: str, keys: Collection[str]) -> str:
     """What the variable was probably meant to be."""
     rest = variable.removeprefix(PREFIX)
-    if close := nearest(rest, [key.upper() for key in keys], PREFIX):
+    if close := nearest(rest, [*(key.upper() for key in keys), "SHADOW__POLICY", "SHADOW__CACHE"], PREFIX):
         return close
     name, _, setting = rest.removeprefix("PLUGIN").strip("_").partition("_")
     return f"; a part's setting is written {PREFIX}PLUGIN__{name or 'NAME'}__{setting.strip('_') or 'KEY'}"

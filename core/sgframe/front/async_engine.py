@@ -12,16 +12,16 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from sgframe import errors
-from sgframe.assembly.choice import Choice
+from sgframe.assembly.choice import Choices
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
-from sgframe.child import FRONT_CHANNEL, Letter
+from sgframe.child import FRONT_CHANNEL, Letter, SchedulingSpec
 from sgframe.errors import ConfigError, EngineDead, PeerLost, RequestError, SgframeError
 from sgframe.front.generation import Generation
 from sgframe.front.tokenizer_manager import TokenizerManager
@@ -31,7 +31,7 @@ from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokenizer
 from sgframe.interfaces.transport import AsyncChannel, Transport
 from sgframe.logs import LogSettings
-from sgframe.messages import Decoder, Loaded, Namespace, SchedulerMessage, SchedulerStats
+from sgframe.messages import CacheDescription, Decoder, Loaded, Namespace, SchedulerMessage, SchedulerStats
 from sgframe.processes import Child, ProcessHealth, start_process, start_thread
 from sgframe.pulse import Progress as PulseProgress
 from sgframe.sampling import SamplingParams
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FOLDER_PREFIX = "sgframe-"
 FRONT = "front"
+LAST_WORDS_TIME = 0.5
+"""Seconds in which, at the start, the error of one child may still explain the silent end of another."""
 
 
 class AsyncEngine:
@@ -48,18 +50,18 @@ class AsyncEngine:
 
     Attributes:
         settings: what it was started with.
-        choices: the part that fills each seam.
+        choices: the part that fills each seam, and those in shadow.
         checkpoint: the model on disk.
         loaded: what the worker announced: vocabulary, context, KV slots, memory ledger.
         dead: why it died, or None while it lives.
     """
 
     settings: Settings
-    choices: Mapping[Seam, Choice]
+    choices: Choices
     checkpoint: Checkpoint
     loaded: Loaded
 
-    def __init__(self, settings: Settings, choices: Mapping[Seam, Choice], progress: Progress) -> None:
+    def __init__(self, settings: Settings, choices: Choices, progress: Progress) -> None:
         self.settings = settings
         self.choices = choices
         self.dead: str | None = None
@@ -71,9 +73,7 @@ class AsyncEngine:
         self._manager: TokenizerManager | None = None
 
     @classmethod
-    async def start(
-        cls, settings: Settings, choices: Mapping[Seam, Choice], progress: Progress | None = None
-    ) -> AsyncEngine:
+    async def start(cls, settings: Settings, choices: Choices, progress: Progress | None = None) -> AsyncEngine:
         """Fetch the model if need be, start the processes, and wait until they are ready.
 
         ``progress(what, done, total)`` hears of downloads and loading. Raises ConfigError (ModelError, PluginError …) or
@@ -135,6 +135,13 @@ class AsyncEngine:
                 kv_slots=settings.kv_slots,
                 kv_bytes=settings.kv_bytes,
             ),
+            scheduling=SchedulingSpec(
+                overlap=settings.overlap,
+                admission=settings.admission,
+                journal=str(Path(settings.journal).absolute()) if settings.journal else "",
+                journal_bytes=settings.journal_bytes,
+                shadow=self.choices.shadow,
+            ),
             log=LogSettings(settings.log_level, settings.log_json, settings.log_interval),
         )
 
@@ -180,7 +187,12 @@ class AsyncEngine:
         self._progress(progress.what, progress.done, progress.total)
 
     def on_death(self, child: str, reason: str) -> None:
-        if not self._closing:
+        if self._closing:
+            return
+        if self._manager is None and not any(one.error for one in self._children if one.name == child):
+            # it may have ended because its peer did, whose last words are on their way
+            asyncio.get_running_loop().call_later(LAST_WORDS_TIME, self._die, reason)
+        else:
             self._die(reason)
 
     def _die(self, reason: str) -> None:
@@ -229,6 +241,13 @@ class AsyncEngine:
     async def flush_cache(self) -> int:
         """Forget all cached prefixes that nothing runs on; returns how many tokens that were."""
         return await self.manager.flush_cache()
+
+    async def describe_cache(self, limit: int = 1000, preview: int = 16) -> CacheDescription:
+        """The ``limit`` nodes of the prefix cache that saved most, and the first ``preview`` tokens of each.
+
+        The scheduler looks through the whole cache meanwhile: O(cached tokens). Raises ValueError for a limit below 1.
+        """
+        return await self.manager.describe_cache(limit, preview)
 
     def stats(self) -> SchedulerStats:
         """The scheduler's last report."""

@@ -6,21 +6,20 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from sgframe.assembly.assemble import assemble
-from sgframe.assembly.choice import Choice
-from sgframe.assembly.providers import Seam
+from sgframe.assembly.choice import Choices
 from sgframe.assembly.settings import Settings
 from sgframe.errors import EngineDead
 from sgframe.front.async_engine import AsyncEngine
 from sgframe.front.outputs import Delta, Result, collect
 from sgframe.interfaces.source import Progress, Tokenizer
-from sgframe.messages import SchedulerStats
+from sgframe.messages import CacheDescription, SchedulerStats
 from sgframe.sampling import SamplingParams
 
 T = TypeVar("T")
@@ -34,8 +33,8 @@ class Engine:
     ...     print(engine.generate("The capital of France is", SamplingParams(max_tokens=8, temperature=0)).text)
 
     Takes the settings of ``sgframe serve`` as keyword arguments (``backend="cpu"``, ``max_running=16``, ``plugin={"lpm":
-    {"max_rounds": 4}}``), and ``config`` for a file of them. All methods may be called from any thread; the ``a…`` methods
-    from any event loop. Logging in the caller's process is the caller's; ``log_level`` is that of the
+    {"max_overtaken": 4096}}``), and ``config`` for a file of them. All methods may be called from any thread; the ``a…``
+    methods from any event loop. Logging in the caller's process is the caller's; ``log_level`` is that of the
     engine's processes, ``warning`` by default. Raises ConfigError when it cannot start.
     """
 
@@ -47,13 +46,13 @@ class Engine:
         self._start(chosen, choices, None)
 
     @classmethod
-    def start(cls, settings: Settings, choices: Mapping[Seam, Choice], progress: Progress | None = None) -> Engine:
+    def start(cls, settings: Settings, choices: Choices, progress: Progress | None = None) -> Engine:
         """An engine from settings and parts that are chosen already; ``progress`` as in ``AsyncEngine.start``."""
         engine = cls.__new__(cls)
         engine._start(settings, choices, progress)
         return engine
 
-    def _start(self, settings: Settings, choices: Mapping[Seam, Choice], progress: Progress | None) -> None:
+    def _start(self, settings: Settings, choices: Choices, progress: Progress | None) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sgframe::engine", daemon=True)
         self._thread.start()
@@ -125,6 +124,10 @@ class Engine:
     def flush_cache(self) -> int:
         """Forget all cached prefixes that nothing runs on; returns how many tokens that were."""
         return self._run(self._engine.flush_cache())
+
+    def describe_cache(self, limit: int = 1000, preview: int = 16) -> CacheDescription:
+        """The ``limit`` nodes of the prefix cache that saved most computation, and the first ``preview`` tokens of each."""
+        return self._run(self._engine.describe_cache(limit, preview))
 
     def stats(self) -> SchedulerStats:
         """The scheduler's last report: requests, slots, counters."""

@@ -12,7 +12,7 @@ from sgframe.errors import RequestFailed
 from sgframe.front.outputs import Delta, Usage
 from sgframe.front.text import TextStream
 from sgframe.interfaces.source import Tokenizer
-from sgframe.messages import TokenOutput
+from sgframe.messages import CacheReport, TokenOutput
 from sgframe.sampling import SamplingParams
 
 log = logging.getLogger(__name__)
@@ -29,12 +29,14 @@ class OutputStream:
         self._tokenizer = tokenizer
         self._text = TextStream(params.stop, include_stop=params.include_stop)
         self._count = 0
+        self._cache: CacheReport | None = None
 
     def take(self, output: TokenOutput) -> Delta:
         """The piece that ``output`` adds. ``finished`` tells whether it is the last one."""
         finish = output.finish
         tokens = tuple(output.tokens)
         self._count += len(tokens)
+        self._cache = self._cache or output.cache
         ending = finish is not None and finish.reason == "stop" and not self._params.include_stop
         text = "".join(self._text.feed(self._bytes(token)) for token in (tokens[:-1] if ending else tokens))
         if finish is not None:
@@ -45,7 +47,7 @@ class OutputStream:
             index=self.index,
             text=text,
             tokens=tokens,
-            usage=Usage(self._prompt_len, self._count, output.cached_tokens),
+            usage=Usage(self._prompt_len, self._count, output.cached_tokens, self._cache),
             logprobs=None if output.logprobs is None else tuple(output.logprobs),
             prompt_logprobs=None if output.prompt_logprobs is None else tuple(output.prompt_logprobs),
             finish_reason="stop" if matched is not None else finish.reason if finish is not None else None,
@@ -142,7 +144,9 @@ class Generation:
     def _log_end(self, index: int, cause: str, usage: Usage | None) -> None:
         now = time.monotonic()
         name = f"{self.request_id}[{index}]" if len(self._streams) > 1 else self.request_id
-        counts = "" if usage is None else f", {usage.completion_tokens} out, {usage.cached_tokens} cached"
+        counts = (
+            "" if usage is None else f", {usage.completion_tokens} out, {usage.cached_tokens} cached{_why(usage.cache)}"
+        )
         ttft = "" if self._first is None else f", first token {self._first - self._started:.3f} s"
         log.info(
             "request %s ended: %s; %d in%s%s, total %.3f s",
@@ -153,6 +157,14 @@ class Generation:
             ttft,
             now - self._started,
         )
+
+
+def _why(cache: CacheReport | None) -> str:
+    """Why no more of the prompt was cached, for the log."""
+    if cache is None:
+        return ""
+    evicted = f" by {cache.evicted_by} {cache.evicted_ago:.1f} s ago" if cache.reason == "evicted" else ""
+    return f" ({cache.reason}{evicted})"
 
 
 def _cause(delta: Delta, output: TokenOutput) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
 
-from sgframe.messages import Logprobs
+from sgframe.messages import CacheReport, Logprobs
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one output. ``cached_tokens`` of the prompt were found in the cache and not computed again."""
+    """Token counts of one output. ``cached_tokens`` of the prompt were found in the cache and not computed again; ``cache``
+    tells why no more, from the output's first piece on."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    cache: CacheReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import secrets
 from array import array
 from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn, assert_never
+from typing import Any, NoReturn, assert_never
 
 from sgframe.capacity import output_limit
 from sgframe.errors import EngineDead, Overloaded, RequestError, RequestFailed
@@ -22,8 +22,11 @@ from sgframe.interfaces.source import Tokenizer
 from sgframe.interfaces.transport import AsyncChannel
 from sgframe.messages import (
     AbortRequest,
+    CacheDescribed,
+    CacheDescription,
     CacheFlushed,
     Decoder,
+    DescribeCache,
     Drain,
     Drained,
     FlushCache,
@@ -69,7 +72,7 @@ class TokenizerManager:
         self._timeout = timeout
         self._ids = itertools.count(1)
         self._open: dict[int, tuple[Generation, int]] = {}
-        self._flushes: dict[int, asyncio.Future[int]] = {}
+        self._asked: dict[int, asyncio.Future[Any]] = {}
         self._outgoing: asyncio.Queue[FrontMessage] = asyncio.Queue()
         self._decode: Decoder[SchedulerMessage] = Decoder(SchedulerMessage)
         self._dead: EngineDead | None = None
@@ -137,13 +140,28 @@ class TokenizerManager:
 
     async def flush_cache(self) -> int:
         """Forget all cached prefixes that nothing runs on; returns their tokens."""
+        tokens: int = await self._ask(FlushCache(next(self._ids)))
+        return tokens
+
+    async def describe_cache(self, limit: int, preview: int) -> CacheDescription:
+        """The ``limit`` nodes of the prefix cache that saved most, and the first ``preview`` tokens of each."""
+        if limit < 1 or preview < 0:
+            raise ValueError(f"limit must be at least 1 and preview at least 0, found {limit} and {preview}")
+        description: CacheDescription = await self._ask(DescribeCache(next(self._ids), limit, preview))
+        return description
+
+    async def _ask(self, question: FlushCache | DescribeCache) -> Any:
+        """The scheduler's answer. Raises EngineDead when none will come."""
         if self._dead is not None:
             raise self._dead
-        request = next(self._ids)
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._flushes[request] = future
-        self._outgoing.put_nowait(FlushCache(request))
+        future = self._asked[question.id] = asyncio.get_running_loop().create_future()
+        self._outgoing.put_nowait(question)
         return await future
+
+    def _answer(self, question: int, answer: Any) -> None:
+        future = self._asked.pop(question)
+        if not future.done():  # it is when who asked has gone
+            future.set_result(answer)
 
     def drain(self) -> None:
         """Refuse new requests and let the open ones finish; then ``drained`` is set."""
@@ -163,7 +181,7 @@ class TokenizerManager:
         for generation in {id(generation): generation for generation, _ in self._open.values()}.values():
             generation.fail(self._dead)
         self._open.clear()
-        for future in self._flushes.values():
+        for future in self._asked.values():
             if not future.done():
                 future.set_exception(self._dead)
         self.drained.set()
@@ -187,10 +205,10 @@ class TokenizerManager:
                     self._hand_out(output)
             case StatsReport(stats=stats):
                 self.stats = stats
-            case CacheFlushed(id=request, tokens=tokens):
-                future = self._flushes.pop(request)
-                if not future.done():
-                    future.set_result(tokens)
+            case CacheFlushed(id=question, tokens=tokens):
+                self._answer(question, tokens)
+            case CacheDescribed(id=question, description=description):
+                self._answer(question, description)
             case Drained():
                 self.drained.set()
             case Loaded():

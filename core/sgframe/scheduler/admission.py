@@ -1,35 +1,137 @@
-"""Admission: the order in which requests are considered, and how much memory to keep for those that run."""
+"""Admission: who of the waiting comes next, whether it fits, and who gives way to it.
+
+Owns the waiting queue and the estimate of memory to come; takes no slots and gives none. None is overtaken for its size:
+when the next one does not fit, all behind it wait, too.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sgframe.interfaces.cache import CacheView
 from sgframe.interfaces.policy import Policy
+from sgframe.scheduler.estimator import Estimator
+from sgframe.scheduler.memory import KvMemory
+from sgframe.scheduler.queue import WaitingQueue
 from sgframe.scheduler.request import Request
 
 log = logging.getLogger(__name__)
 
 
-def headroom(request: Request, most: int) -> int:
-    """Slots its output will want soon, counted up to ``most``."""
-    return min(request.remaining, most)
+class Admission:
+    """Decides for one scheduler, which tells ``estimator`` of steps and retractions. ``queue`` holds who waits."""
+
+    def __init__(self, policy: Policy, estimator: Estimator, memory: KvMemory) -> None:
+        self.queue = WaitingQueue()
+        self.estimator = estimator
+        self._policy = policy
+        self._memory = memory
+        self._preempts = type(policy).victim is not Policy.victim
+        self._settled = False
+        """Nothing changed since the policy last said that nobody gives way."""
+        self._refused: int | None = None
+        """The slack that the next one was found to need, while it is still the next one."""
+
+    def add(self, request: Request) -> None:
+        """``request`` arrived, or was retracted."""
+        self.queue.add(request)
+        self._refused, self._settled = None, False
+
+    def remove(self, request: Request) -> None:
+        """``request`` ended while it waited."""
+        self.queue.remove(request)
+        self._refused = None
+
+    def close_round(self) -> None:
+        """Those who have a row by now wait no more."""
+        self.queue.drop_admitted()
+        self._settled = False
+
+    def candidates(self, running: Sequence[Request]) -> Iterable[Request]:
+        """The waiting ones in the policy's order; none when it is known that the next one does not fit."""
+        if not self.queue:
+            return ()
+        slack = self._slack(running)
+        if running and slack <= (self._refused or 0):
+            return ()
+        self._refused = None
+        self.queue.age(running)
+        return order(self.queue.requests, self._policy, self._memory.cache)
+
+    def shortage(self, request: Request, running: Sequence[Request]) -> int:
+        """Slots that are missing for ``request``, which has its lease, to run beside ``running``; 0 if it fits."""
+        available = self._memory.available
+        if not running and available:
+            return 0  # alone it fits, however much the estimate wants
+        return max(self.estimator.demand([*running, request]) - available, int(not available))
+
+    def refuse(self, shortage: int, running: Sequence[Request]) -> None:
+        """The next one, which has given back its lease, lacks ``shortage`` slots."""
+        self._refused = self._slack(running) + shortage - 1
+
+    def victims(self, running: Sequence[Request], free_rows: int) -> Iterator[Request]:
+        """Those of ``running`` that the policy sends back for the sake of waiting ones that do not fit, if that helps."""
+        if not self._preempts or self._settled or not self.queue:
+            return
+        self._settled = True
+        self.queue.age(running)
+        left, room, wanted = list(running), self._memory.available, 0
+        for request in list(order(self.queue.requests, self._policy, self._memory.cache)):
+            matched = self._memory.cache.peek(request.tokens, request.namespace, request.match_limit).matched
+            wanted += self.estimator.demand([request]) - matched
+            free_rows -= 1
+            named = []
+            while free_rows < 0 or wanted > room - self.estimator.demand(left):
+                victim = self._victim(request, left) if left else None
+                if victim is None:
+                    return
+                left.remove(victim)
+                named.append(victim)
+                free_rows += 1
+                room += len(victim.slots) - victim.matched  # what it found cached may be leased by others, too
+            yield from named
+
+    def _slack(self, running: Sequence[Request]) -> int:
+        """Slots that nobody of ``running`` will want."""
+        return self._memory.available - self.estimator.demand(running)
+
+    def _victim(self, request: Request, running: Sequence[Request]) -> Request | None:
+        """As the policy says; nobody if it raises or names one that does not run."""
+        try:
+            victim = self._policy.victim(request, running)
+            if victim is None or any(victim is one for one in running):
+                return victim  # type: ignore[return-value]  # the same object, seen through the policy's protocol
+            wrong = f"named {victim!r} as victim, which does not run"
+        except Exception as error:  # a plugin's code: its fault must not end the service
+            wrong = f"raised {error!r}"
+        log.error("policy %s %s; nobody gives way", type(self._policy).__name__, wrong)
+        return None
 
 
-def uncomputed(request: Request) -> int:
-    """Slots its known tokens still need."""
-    return len(request.tokens) - len(request.slots)
-
-
-def arrival_order(waiting: list[Request], policy: Policy, cache: CacheView) -> Sequence[Request]:
-    """``waiting`` as ``policy`` orders it; in order of arrival if it raises, or loses, repeats or invents a request."""
+def order(waiting: Sequence[Request], policy: Policy, cache: CacheView) -> Sequence[Request]:
+    """``waiting`` as ``policy`` orders it; in order of arrival if it raises, or drops, repeats or invents a request."""
     try:
-        order = policy.order(waiting, cache)
-        if sorted(request.id for request in order) == [request.id for request in waiting]:
-            return order  # type: ignore[return-value]  # the same objects, seen through the policy's protocol
-        fault = "did not return each waiting request exactly once"
+        ordered = policy.order(waiting, cache)
+        wrong = fault(waiting, ordered)
+        if not wrong:
+            return ordered  # type: ignore[return-value]  # the same objects, seen through the policy's protocol
     except Exception as error:  # a plugin's code: its fault must not end the service
-        fault = f"raised {error!r}"
-    log.error("policy %s %s; taking requests in order of arrival", type(policy).__name__, fault)
+        wrong = f"raised {error!r}"
+    log.error("policy %s %s; taking requests in order of arrival", type(policy).__name__, wrong)
     return waiting
+
+
+def fault(waiting: Sequence[Request], ordered: Sequence[object]) -> str:
+    """What is wrong with an order, by the ids of the requests concerned; empty if nothing is."""
+    if len(ordered) == len(waiting) and set(map(id, ordered)) == set(map(id, waiting)):
+        return ""
+    known = {id(request): request.id for request in waiting}
+    seen: set[int] = set()
+    for entry in ordered:
+        if id(entry) not in known:
+            return f"invented {getattr(entry, 'id', entry)!r}"
+        if id(entry) in seen:
+            return f"repeated request {known[id(entry)]}"
+        seen.add(id(entry))
+    return f"dropped request {next(number for key, number in known.items() if key not in seen)}"

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sgframe.messages import Ints, NewRow, Rewrite, ScheduleBatch, ints
 from sgframe.scheduler.request import Request
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Scheduled:
-    """One row of the batch in flight."""
+    """One row of a batch in flight. ``stint`` is the request's at that time: another one has nothing to do with it."""
 
     request: Request
+    stint: int
     count: int
     samples: bool
+
+    @property
+    def late(self) -> bool:
+        """The request has ended or was retracted since: what comes for this row is dropped."""
+        return self.request.row < 0 or self.request.stint != self.stint
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A batch that was sent and not answered yet. ``tainted``: it builds on a step that failed."""
+
+    step: int
+    scheduled: Sequence[Scheduled]
+    tainted: bool = False
 
 
 @dataclass(slots=True)
@@ -51,16 +67,23 @@ class BatchBuilder:
             )
         )
 
-    def compute(self, request: Request, slots: Ints) -> None:
-        """Schedule the next ``len(slots)`` known tokens of ``request``."""
-        count = len(slots)
-        samples = request.computed + count == len(request.tokens) and request.remaining > 0
-        request.slots.extend(slots)
+    def rewrite(self, request: Request, slots: Ints) -> None:
+        """From now on ``request`` reads its first tokens from ``slots``."""
+        self.rewrites.append(Rewrite(request.row, 0, slots))
+
+    def compute(self, request: Request, count: int) -> None:
+        """Schedule the next ``count`` tokens of ``request``, which has slots for them."""
+        start = request.scheduled
+        end = start + count
+        samples = end == len(request.tokens) + request.promised and request.max_tokens > 0
+        request.scheduled = end
+        request.promised += samples
+        request.given += count
         self.rows.append(request.row)
         self.counts.append(count)
-        self.slots.extend(slots)
+        self.slots.extend(request.slots[start:end])
         self.samples.append(samples)
-        self.scheduled.append(Scheduled(request, count, samples))
+        self.scheduled.append(Scheduled(request, request.stint, count, samples))
 
     def finish(self, step: int) -> ScheduleBatch:
         return ScheduleBatch(

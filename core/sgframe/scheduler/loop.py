@@ -10,20 +10,18 @@ from typing import assert_never
 import msgspec
 
 from sgframe.errors import PeerLost
-from sgframe.interfaces.cache import Cache
-from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.transport import Channel, Transport
 from sgframe.messages import (
     AbortRequest,
     CacheFlushed,
     Decoder,
+    DescribeCache,
     Drain,
     Drained,
     FlushCache,
     FrontMessage,
     GenerateRequest,
     Loaded,
-    ScheduleBatch,
     StatsReport,
     StepFailed,
     StepOutput,
@@ -32,8 +30,9 @@ from sgframe.messages import (
     encode,
 )
 from sgframe.pulse import Pulse
+from sgframe.scheduler.description import describe
 from sgframe.scheduler.report import Report
-from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +41,18 @@ STATS_INTERVAL = 0.2
 
 
 class SchedulerLoop:
-    """Drives one Scheduler between the front's channel and the worker's. ``run`` returns when the front is gone."""
+    """Drives one Scheduler between the front's channel and the worker's. ``run`` returns when the front is gone.
 
-    def __init__(self, transport: Transport, front: Channel, worker: Channel, pulse: Pulse) -> None:
+    With ``overlap`` the next batch is planned and sent before the tokens of the last are back, so that the worker always
+    has one at hand; without, one batch is under way at a time.
+    """
+
+    def __init__(self, transport: Transport, front: Channel, worker: Channel, pulse: Pulse, *, overlap: bool) -> None:
         self._transport = transport
         self._front = front
         self._worker = worker
         self._pulse = pulse
+        self._overlap = overlap
         self._decode_front: Decoder[FrontMessage] = Decoder(FrontMessage)
         self._decode_worker: Decoder[WorkerMessage] = Decoder(WorkerMessage)
         self._draining = False
@@ -57,19 +61,19 @@ class SchedulerLoop:
         self._step_seconds = 0.0
 
     def wait_until_loaded(self) -> Loaded:
-        """Wait for the worker's model; announce to the front a context that the KV pool can hold."""
+        """Wait for the worker's model. What it announces is cut to whole pages, and to a context that they can hold."""
         self._pulse.phase("waiting for the model")
         frame = self._worker.recv()
         assert frame is not None
         loaded = self._decode_worker(frame)
         assert isinstance(loaded, Loaded)
-        loaded = msgspec.structs.replace(loaded, context_length=min(loaded.context_length, loaded.slots))
-        self._front.send(encode(loaded))
-        return loaded
+        slots = loaded.slots // loaded.page_size * loaded.page_size
+        return msgspec.structs.replace(loaded, slots=slots, context_length=min(loaded.context_length, slots))
 
-    def run(self, scheduler: Scheduler, report: Report) -> None:
-        """Serve until the front closes its channel."""
+    def run(self, loaded: Loaded, scheduler: Scheduler, report: Report) -> None:
+        """Announce to the front that all is ready, and serve until it closes its channel."""
         self._scheduler, self._report = scheduler, report
+        self._front.send(encode(loaded))
         gc.collect()
         gc.freeze()  # what lives now lives on: keep the collector from walking it in every pass
         try:
@@ -84,14 +88,23 @@ class SchedulerLoop:
         started = time.perf_counter()
         self._pulse.phase("scheduling")
         self._receive()
-        batch = self._scheduler.plan()
+        batch = self._scheduler.plan(time.monotonic())
         if batch is not None:
             self._worker.send(encode(batch))
+            self._report.planned(batch)
+            self._changed = True
         self._publish()
-        if batch is None:
+        busy = time.perf_counter() - started
+        if self._scheduler.in_flight > (self._overlap and batch is not None):
+            busy += self._finish_step()
+        elif batch is None:
             self._rest()
             return
-        planned = time.perf_counter()
+        self._step_seconds += 0.05 * (busy - self._step_seconds)
+        self._after()
+
+    def _finish_step(self) -> float:
+        """Wait for the oldest batch in flight and take in what it gave; the seconds that took, the wait not counted."""
         self._pulse.phase("waiting for the worker")
         output = self._await_output()
         received = time.perf_counter()
@@ -101,10 +114,7 @@ class SchedulerLoop:
         else:
             self._scheduler.apply(output)
         self._publish()
-        busy = planned - started + time.perf_counter() - received
-        self._step_seconds += 0.05 * (busy - self._step_seconds)
-        self._changed = True
-        self._after(batch)
+        return time.perf_counter() - received
 
     def _await_output(self) -> StepOutput | StepFailed:
         """The worker's answer; arrivals are queued meanwhile."""
@@ -147,6 +157,8 @@ class SchedulerLoop:
                 self._scheduler.abort(request_id, cause)
             case FlushCache(id=request_id):
                 self._front.send(encode(CacheFlushed(request_id, self._scheduler.flush())))
+            case DescribeCache():
+                self._front.send(encode(describe(message, self._scheduler.memory.cache.snapshot())))
             case Drain():
                 self._draining = True
             case _:
@@ -157,12 +169,12 @@ class SchedulerLoop:
             self._front.send(encode(TokenOutputs(self._scheduler.outbox)))
             self._scheduler.outbox = []
 
-    def _after(self, batch: ScheduleBatch) -> None:
+    def _after(self) -> None:
         now = time.monotonic()
         if now - self._reported >= STATS_INTERVAL:
             self._reported = now
             self._send_stats()
-        self._report.step(batch, self._scheduler, now)
+        self._report.step(self._scheduler, now)
 
     def _send_stats(self) -> None:
         stats = msgspec.structs.replace(self._scheduler.stats(), step_seconds=self._step_seconds)
@@ -174,8 +186,3 @@ class SchedulerLoop:
         except PeerLost:
             return True
         return False
-
-
-def build_scheduler(loaded: Loaded, max_running: int, max_step_tokens: int, cache: Cache, policy: Policy) -> Scheduler:
-    """A scheduler for the worker that announced ``loaded``."""
-    return Scheduler(Limits(loaded.slots, max_running, max_step_tokens), cache, policy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from sgframe.messages import ScheduleBatch
+from sgframe.messages import ScheduleBatch, ShadowStats
 from sgframe.scheduler.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
@@ -18,10 +18,13 @@ class Report:
         self._last_time = 0.0
         self._last_tokens = 0
 
-    def step(self, batch: ScheduleBatch, scheduler: Scheduler, now: float) -> None:
-        """After each step; ``now`` on a monotonic clock in seconds."""
+    def planned(self, batch: ScheduleBatch) -> None:
+        """When a batch was sent."""
         if batch.admitted:
             self._prefill(batch)
+
+    def step(self, scheduler: Scheduler, now: float) -> None:
+        """After each step; ``now`` on a monotonic clock in seconds."""
         if now - self._last_time >= self._interval:
             self._decode(scheduler, now)
 
@@ -58,3 +61,14 @@ class Report:
                 stats.slots_cached,
                 stats.slots_leased,
             )
+            if stats.shadow is not None and stats.shadow.prompt_tokens:
+                self._shadow(stats.shadow)
+
+    def _shadow(self, stats: ShadowStats) -> None:
+        log.info(
+            "shadow %s/%s: hit rate %.1f %% (service: %.1f %%)",
+            stats.policy,
+            stats.cache,
+            100 * stats.cached_tokens / stats.prompt_tokens,
+            100 * stats.service_cached_tokens / stats.prompt_tokens,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sgframe.interfaces.cache import Lease
-from sgframe.messages import GenerateRequest, Ints, Logprobs, Namespace, ints
+from sgframe.messages import CacheReport, GenerateRequest, Ints, Logprobs, Namespace, ints
 from sgframe.sampling import TokenSampling
 
 
@@ -13,8 +13,12 @@ from sgframe.sampling import TokenSampling
 class Request:
     """One model of progress: a step computes some of the tokens that are known and not computed yet.
 
-    ``slots[i]`` is where the KV of token i lies, for every computed or scheduled token. The first ``len(lease)`` slots
-    belong to the cache, the others to this request. ``row`` is -1 while it waits.
+    Of its tokens, ``computed`` are done and ``scheduled`` are done or in flight; beyond the known ones, ``promised`` are
+    being sampled by batches in flight. ``slots[i]`` is where the KV of token i lies, in whole pages, so some may be spare.
+    The first ``len(lease)`` belong to the cache, the others to this request. ``row`` is -1 while it waits; ``stint`` counts
+    its admissions, so that a late result of an earlier one is told apart.
+
+    ``given`` counts all tokens it was scheduled, again after a retraction; ``charged`` of them are in others' ``overtaken``.
     """
 
     id: int
@@ -25,32 +29,44 @@ class Request:
     sampling: TokenSampling
     namespace: Namespace
     priority: int
+    goal: int
     computed: int = 0
+    scheduled: int = 0
+    promised: int = 0
     slots: Ints = field(default_factory=ints)
     lease: Lease | None = None
+    matched: int = 0
     row: int = -1
+    stint: int = 0
     cached_tokens: int = -1
-    passed_over: int = 0
+    cache_report: CacheReport | None = None
+    overtaken: int = 0
+    given: int = 0
+    charged: int = 0
     abort_cause: str = ""
     prompt_logprobs: list[Logprobs] = field(default_factory=list)
 
     @classmethod
-    def of(cls, message: GenerateRequest) -> Request:
+    def of(cls, message: GenerateRequest, slots: int) -> Request:
+        """``slots``: what the pool has in all; the output ends where it would outgrow that."""
+        prompt_len = len(message.tokens)
+        max_tokens = min(message.max_tokens, slots - prompt_len + 1)
         return cls(
             id=message.id,
             tokens=message.tokens[:],
-            prompt_len=len(message.tokens),
-            max_tokens=message.max_tokens,
+            prompt_len=prompt_len,
+            max_tokens=max_tokens,
             stop_ids=frozenset(message.stop_ids),
             sampling=message.sampling,
             namespace=message.namespace,
             priority=message.priority,
+            goal=prompt_len + max(max_tokens - 1, 0),  # the KV of the last output token is never needed
         )
 
     @property
     def pending(self) -> int:
-        """Known tokens that are not computed yet."""
-        return len(self.tokens) - self.computed
+        """Tokens, known or promised, that are not scheduled yet."""
+        return min(len(self.tokens) + self.promised, self.goal) - self.scheduled
 
     @property
     def output_len(self) -> int:
@@ -58,8 +74,8 @@ class Request:
 
     @property
     def remaining(self) -> int:
-        """Output tokens it may still have."""
-        return self.max_tokens - self.output_len
+        """Output tokens it may still have, beyond those promised."""
+        return self.max_tokens - self.output_len - self.promised
 
     @property
     def logprobs_from(self) -> int:

@@ -1,32 +1,37 @@
-"""The scheduler: which tokens of which requests are computed next, and who owns which KV slot.
+"""The scheduler: which tokens of which requests are computed next.
 
-Pure: no sockets, no clock, no randomness, no set is iterated; the same calls give the same batches. The loop around it
-does the talking. Invariant at every step border: free + cached + owned by requests = all slots (see ``check``).
+Pure: no sockets, no clock but the one it is handed, no randomness, no set is iterated; the same calls give the same batches.
+The loop around it does the talking. Invariant at every step border: free + cached + owned by requests = all slots (see
+``check``).
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
+from sgframe.clock import StepClock
 from sgframe.interfaces.cache import Cache
 from sgframe.interfaces.policy import Policy
 from sgframe.messages import (
+    CacheReport,
     Finish,
     GenerateRequest,
-    Ints,
     Logprobs,
-    Rewrite,
     ScheduleBatch,
     SchedulerStats,
     StepOutput,
     TokenOutput,
     ints,
 )
-from sgframe.scheduler.admission import arrival_order, headroom, uncomputed
-from sgframe.scheduler.batch import BatchBuilder, Scheduled
+from sgframe.scheduler.admission import Admission
+from sgframe.scheduler.batch import BatchBuilder, InFlight
+from sgframe.scheduler.estimator import Estimator
+from sgframe.scheduler.memory import KvMemory
 from sgframe.scheduler.request import Request
-from sgframe.scheduler.slots import SlotPool
+from sgframe.scheduler.shadow import NO_SHADOW, Shadow
+from sgframe.scheduler.twins import WORTH_WAITING, Twin, Twins
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +42,18 @@ class Limits:
         slots: KV slots in all.
         max_running: rows that run at once.
         max_step_tokens: tokens computed in one step; at least ``max_running``, so that every row can decode.
-        headroom: output tokens of each running request for which admission keeps slots free; too few cause retractions,
-            too many leave rows empty.
+        page_size: slots are handed out in pages of this many.
     """
 
     slots: int
     max_running: int
     max_step_tokens: int
-    headroom: int = 32
+    page_size: int = 1
 
 
 @dataclass(slots=True)
 class Counters:
-    """Sums since the start."""
+    """Sums since the start, named as in SchedulerStats."""
 
     steps: int = 0
     prompt_tokens: int = 0
@@ -61,34 +65,52 @@ class Counters:
 class Scheduler:
     """Holds every request from arrival to its end. Each step is ``plan`` → (the worker computes) → ``apply`` or ``fail``.
 
-    Outputs collect in ``outbox``; whoever drives the scheduler takes them away.
+    ``plan`` may be called again before the batch in flight is applied (overlap): a row whose token is not back yet goes on
+    all the same, for the worker has it. What comes back for a request that has ended meanwhile is dropped. Batches are
+    applied in the order in which they were planned. Outputs collect in ``outbox``; the driver takes them away.
     """
 
-    def __init__(self, limits: Limits, cache: Cache, policy: Policy) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        cache: Cache,
+        policy: Policy,
+        estimator: Estimator,
+        clock: StepClock,
+        shadow: Shadow = NO_SHADOW,
+    ) -> None:
         self.limits = limits
-        self.cache = cache
-        self.policy = policy
-        self.pool = SlotPool(limits.slots)
-        self.waiting: list[Request] = []  # in order of arrival
+        self.clock = clock
+        self.memory = KvMemory(limits.slots, limits.page_size, cache)
+        self.admission = Admission(policy, estimator, self.memory)
         self.running: list[Request] = []  # in order of admission
         self.outbox: list[TokenOutput] = []
         self.counters = Counters()
+        self._shadow = shadow
         self._requests: dict[int, Request] = {}
         self._aborted: list[Request] = []
         self._free_rows = list(range(limits.max_running - 1, -1, -1))
+        self._twins = Twins(limits.page_size)
+        self._held: dict[int, Twin] = {}  # by the id of the waiting request
         self._next = BatchBuilder()
-        self._in_flight: list[Scheduled] = []
+        self._in_flight: deque[InFlight] = deque()
 
     # -------------------------------------------------------------------------------------------- arrivals
 
     def add(self, message: GenerateRequest) -> None:
-        """Queue a request; the door has made sure that it fits (see ``capacity``)."""
-        request = Request.of(message)
-        self._requests[request.id] = request
-        insort(self.waiting, request, key=_id)
+        """Queue a request; the door has made sure that it fits (see ``capacity``). One whose prompt is longer than the pool
+        ends with an error; one whose output would outgrow it ends with ``length`` when it is full."""
+        slots = self.memory.pool.size
+        if len(message.tokens) > slots:
+            detail = f"the prompt has {len(message.tokens)} tokens and the KV pool {slots} slots: shorten it"
+            self.outbox.append(TokenOutput(message.id, ints(), 0, finish=Finish("error", detail=detail)))
+            return
+        request = self._requests[message.id] = Request.of(message, slots)
+        self.admission.add(request)
+        self._shadow.arrived(request)
 
     def abort(self, request_id: int, cause: str) -> None:
-        """Flag a request; it ends at the next ``plan``, when nothing of it is in flight. Unknown ids are ignored."""
+        """Flag a request; it ends at the next ``plan``. Unknown ids are ignored."""
         request = self._requests.get(request_id)
         if request is not None and not request.abort_cause:
             request.abort_cause = cause
@@ -96,23 +118,38 @@ class Scheduler:
 
     def flush(self) -> int:
         """Forget what is cached and not leased; returns how many tokens that were."""
-        slots = self.cache.clear()
-        self.pool.give_back(slots)
-        return len(slots)
+        self._shadow.flushed()
+        return self.memory.flush()
+
+    @property
+    def waiting(self) -> Sequence[Request]:
+        """In order of arrival."""
+        return self.admission.queue.requests
 
     @property
     def idle(self) -> bool:
         return not self._requests
 
+    @property
+    def in_flight(self) -> int:
+        """Batches that were planned and neither applied nor failed yet."""
+        return len(self._in_flight)
+
     # -------------------------------------------------------------------------------------------- plan
 
-    def plan(self) -> ScheduleBatch | None:
-        """The next step's batch, or None when there is nothing to compute."""
+    def plan(self, now: float) -> ScheduleBatch | None:
+        """The next step's batch, or None when there is nothing to compute before a batch in flight is applied.
+
+        ``now`` is in seconds and never less than before; all that this step does happens at that time.
+        """
+        self.clock.now = now
         for request in self._aborted:
             if request.id in self._requests:
                 self._end(request, Finish("abort", detail=request.abort_cause))
         self._aborted.clear()
 
+        for victim in self.admission.victims(self.running, len(self._free_rows)):
+            self._retract(victim)
         retracted = self._make_room_for_decoding()
         budget = self._schedule_running()
         if not retracted:
@@ -121,97 +158,127 @@ class Scheduler:
             return None
         batch = self._next.finish(self.counters.steps)
         self.counters.steps += 1
-        self._in_flight = self._next.scheduled
+        self._in_flight.append(InFlight(batch.step, self._next.scheduled))
         self._next = BatchBuilder()
+        self.admission.estimator.stepped()
         return batch
 
-    def _available(self) -> int:
-        return self.pool.free + self.cache.stats().evictable
-
     def _make_room_for_decoding(self) -> bool:
-        """Retract the youngest until each decoding row can have its slot. The oldest always goes on: so all get done."""
+        """Retract until each decoding row can have its slot. The oldest of the most urgent goes on, so all get done."""
         retracted = False
-        while len(self.running) > 1 and self._available() < sum(request.pending == 1 for request in self.running):
-            self._retract(self.running[-1])
+        if self.memory.available >= len(self.running) * self.limits.page_size:
+            return retracted
+        while len(self.running) > 1:
+            wanted = sum(self.memory.shortage(request, 1) for request in self.running if request.pending == 1)
+            if wanted <= self.memory.available:
+                break
+            self.admission.estimator.retracted(self.running)
+            self._retract(self._last_in_rank())
             retracted = True
         return retracted
+
+    def _last_in_rank(self) -> Request:
+        """The least urgent request that runs, and of those the one admitted last."""
+        return min(reversed(self.running), key=lambda request: request.priority)
 
     def _schedule_running(self) -> int:
         """Rows that decode first, then the next chunks of prompts; returns what is left of the token budget."""
         budget = self.limits.max_step_tokens
-        decoding = [request for request in self.running if request.pending == 1]
-        prefilling = [request for request in self.running if request.pending > 1]
-        slots = self._take(len(decoding))
-        for i, request in enumerate(decoding):
-            self._next.compute(request, slots[i : i + 1])
+        decoding, prefilling = [], []
+        for request in self.running:
+            if (pending := request.pending) == 1:
+                decoding.append(request)
+            elif pending:
+                prefilling.append(request)
+        self.memory.grow_all(decoding, 1)
+        for request in decoding:
+            self._next.compute(request, 1)
         budget -= len(decoding)
         for request in prefilling:
-            count = min(request.pending, budget, self._available())
-            if count > 0:
-                self._next.compute(request, self._take(count))
-                budget -= count
-        if prefilling and not self._next.scheduled:
-            self._retract(self.running[-1])  # prompts hold all memory and none can go on: the next plan has room
+            budget -= self._compute(request, budget)
+        if prefilling and not self._next.scheduled and not self._in_flight:
+            self._retract(self._last_in_rank())  # prompts hold all memory and none can go on: the next plan has room
             return self._schedule_running()
         return budget
 
-    def _take(self, count: int) -> Ints:
-        """``count`` free slots, at the expense of what is cached if need be."""
-        if (shortage := count - self.pool.free) > 0:
-            self.pool.give_back(self.cache.evict(shortage))
-        return self.pool.take(count)
+    def _compute(self, request: Request, budget: int) -> int:
+        """Schedule as much of ``request`` as budget and memory allow; returns how many tokens that is."""
+        count = min(request.pending, budget, self.memory.room(request))
+        if count > 0:
+            self.memory.grow(request, count)
+            self._next.compute(request, count)
+        return max(count, 0)
 
     def _admit(self, budget: int) -> None:
-        """Take waiting requests in the policy's order until rows, tokens or memory run out. None is overtaken for size."""
+        """Take waiting requests in the policy's order until rows, tokens or memory run out."""
         if not self.waiting or not self._free_rows or budget <= 0:
             return
-        most = self.limits.headroom
-        committed = sum(uncomputed(request) + headroom(request, most) for request in self.running)
-        if self._available() <= committed:  # nobody fits: spare the policy the ordering
-            return
-        latest = -1
-        for request in arrival_order(self.waiting, self.policy, self.cache):
+        admitted: list[Request] = []
+        self._twins.watch(self.running)
+        for request in self.admission.candidates(self.running):
             if not self._free_rows or budget <= 0:
                 break
-            lease = self.cache.match_prefix(request.tokens, request.namespace, request.match_limit)
-            need = len(request.tokens) - len(lease) + headroom(request, most)
-            available = self._available()
-            if (self.running and committed + need > available) or available == 0:
-                self.cache.release(lease)
+            if self._waits_for_twin(request):
+                continue
+            self.memory.lease(request)
+            if shortage := self.admission.shortage(request, self.running):
+                self.memory.give_back(request, keep=False)
+                self.admission.refuse(shortage, self.running)
                 break
-            request.lease = lease
             self._start(request)
-            count = min(request.pending, budget, available)
-            self._next.compute(request, self._take(count))
-            budget -= count
-            committed += need
-            latest = max(latest, request.id)
-        self.waiting = [request for request in self.waiting if request.row < 0]
-        for request in self.waiting:
-            request.passed_over += request.id < latest
+            budget -= self._compute(request, budget)
+            admitted.append(request)
+        if admitted:
+            self.admission.close_round()
+            self._shadow.round(admitted)
+
+    def _waits_for_twin(self, request: Request) -> bool:
+        """Whether ``request`` had better wait until another has computed their common prefix; if not, notes why it finds no
+        more in the cache than it does."""
+        held = self._held.get(request.id)
+        if held is not None and held.busy:
+            return True
+        cache = self.memory.cache
+        peek = cache.peek(request.tokens, request.namespace, request.match_limit)
+        reason = peek.reason
+        if reason == "limit":
+            reason = "last_token" if request.match_limit == len(request.tokens) - 1 else "prompt_logprobs"
+        twin = self._twins.find(request, peek.matched) if cache.keeps else None
+        if twin is not None:
+            if twin.shared - peek.matched >= WORTH_WAITING:
+                self._held[request.id] = twin
+                return True
+            reason = "twin_in_flight"
+        self._held.pop(request.id, None)
+        if request.cached_tokens < 0:
+            request.cache_report = CacheReport(peek.matched, reason, peek.evicted_by, peek.evicted_ago)
+        return False
 
     def _start(self, request: Request) -> None:
         """A waiting request with a lease gets a row and runs."""
-        assert request.lease is not None
-        matched = len(request.lease)
         request.row = self._free_rows.pop()
-        request.slots = request.lease.slots[:]
-        request.computed = matched
+        request.stint += 1
         if request.cached_tokens < 0:
-            request.cached_tokens = min(matched, request.prompt_len)
+            request.cached_tokens = min(request.matched, request.prompt_len)
             self.counters.prompt_tokens += request.prompt_len
             self.counters.cached_tokens += request.cached_tokens
         self.running.append(request)
+        self._twins.lead(request)
         self._next.admit(request)
 
     # -------------------------------------------------------------------------------------------- apply
 
     def apply(self, output: StepOutput) -> None:
-        """Take in what the batch in flight computed and sampled."""
-        in_flight, self._in_flight = self._in_flight, []
+        """Take in what the oldest batch in flight computed and sampled."""
+        batch = self._in_flight.popleft()
+        assert output.step == batch.step, f"the output of step {output.step} came for step {batch.step}"
         prompt_logprobs = {entry.row: entry for entry in output.prompt_logprobs}
         sampled = 0
-        for scheduled in in_flight:
+        for scheduled in batch.scheduled:
+            sample = sampled
+            sampled += scheduled.samples
+            if scheduled.late:
+                continue
             request = scheduled.request
             request.computed += scheduled.count
             if scheduled.count > 1 or request.computed == request.prompt_len:
@@ -219,17 +286,32 @@ class Scheduler:
             if (entry := prompt_logprobs.get(request.row)) is not None:
                 request.prompt_logprobs.extend(entry.entries[request.logprobs_from - entry.start :])
             if scheduled.samples:
-                logprobs = output.logprobs[sampled] if output.logprobs else None
-                self._append(request, output.tokens[sampled], logprobs)
-                sampled += 1
-            elif request.pending == 0:  # a prompt that asked for no output
+                request.promised -= 1
+                self._append(request, output.tokens[sample], output.logprobs[sample] if output.logprobs else None)
+            elif request.computed == request.goal and not request.max_tokens:
                 self._publish(request, (), None, Finish("length"))
 
     def fail(self, reason: str) -> None:
-        """The batch in flight raised in the worker: its requests end, everything else goes on."""
-        in_flight, self._in_flight = self._in_flight, []
-        for scheduled in in_flight:
-            self._end(scheduled.request, Finish("error", detail=reason), keep=False)
+        """The oldest batch in flight raised in the worker: its requests end, everything else goes on.
+
+        A batch that was already on its way may fail for the same reason: its other requests start again.
+        """
+        batch = self._in_flight.popleft()
+        for scheduled in batch.scheduled:
+            if scheduled.late:
+                continue
+            if batch.tainted:
+                self._retract(scheduled.request, keep=False)
+            else:
+                self._end(scheduled.request, Finish("error", detail=reason), keep=False)
+        for other in self._in_flight:
+            other.tainted = True
+
+    def _share(self, request: Request) -> None:
+        """Cache what is computed; the row goes on from the cache's copy where there was one before."""
+        slots = self.memory.share(request)
+        if slots is not None:
+            self._next.rewrite(request, slots)
 
     def _append(self, request: Request, token: int, logprobs: Logprobs | None) -> None:
         if token < 0:
@@ -240,7 +322,7 @@ class Scheduler:
         finish = None
         if token in request.stop_ids:
             finish = Finish("stop", matched=token)
-        elif request.remaining <= 0:
+        elif request.output_len >= request.max_tokens:
             finish = Finish("length")
         return self._publish(request, (token,), logprobs, finish)
 
@@ -256,46 +338,18 @@ class Scheduler:
                 logprobs=None if logprobs is None else [logprobs],
                 prompt_logprobs=request.prompt_logprobs if first and request.sampling.prompt_logprobs >= 0 else None,
                 finish=finish,
+                cache=request.cache_report if first else None,
             )
         )
         if finish is not None:
             self._remove(request)
 
-    # -------------------------------------------------------------------------------------------- ownership
+    # -------------------------------------------------------------------------------------------- ways out
 
-    def _share(self, request: Request) -> None:
-        """Hand what is computed to the cache while the request runs, so that others can start from it."""
-        assert request.lease is not None
-        computed = request.computed
-        insertion = self.cache.insert(request.lease, request.tokens[:computed], request.slots[:computed])
-        if insertion.duplicates:
-            self.pool.give_back(insertion.duplicates)
-            request.slots[: insertion.kept] = insertion.slots
-            self._next.rewrites.append(Rewrite(request.row, 0, insertion.slots))
-
-    def _give_back(self, request: Request, *, keep: bool) -> None:
-        """The one way out of the running set: slots, lease and row leave here, whatever ended the request.
-
-        With ``keep`` the computed KV stays in the cache; without, what is not shared yet is dropped as unfit.
-        """
-        assert request.lease is not None
-        kept = len(request.lease)
-        if keep:
-            computed = request.computed
-            insertion = self.cache.insert(request.lease, request.tokens[:computed], request.slots[:computed])
-            self.pool.give_back(insertion.duplicates)
-            kept = insertion.kept
-        self.pool.give_back(request.slots[kept:])
-        self.cache.release(request.lease)
-        self.running.remove(request)
-        self._next.release(request.row)
-        self._free_rows.append(request.row)
-        request.row, request.lease, request.slots, request.computed = -1, None, ints(), 0
-
-    def _retract(self, request: Request) -> None:
+    def _retract(self, request: Request, *, keep: bool = True) -> None:
         """Take a running request's memory; it waits at its old place with all known tokens, and resumes like any other."""
-        self._give_back(request, keep=True)
-        insort(self.waiting, request, key=_id)
+        self._leave(request, keep=keep)
+        self.admission.add(request)
         self.counters.retractions += 1
 
     def _end(self, request: Request, finish: Finish, *, keep: bool = True) -> None:
@@ -303,49 +357,41 @@ class Scheduler:
         self._remove(request, keep=keep)
 
     def _remove(self, request: Request, *, keep: bool = True) -> None:
+        self._shadow.ended(request)
         if request.row >= 0:
-            self._give_back(request, keep=keep)
+            self._leave(request, keep=keep)
         else:
-            self.waiting.remove(request)
+            self.admission.remove(request)
+        self.admission.queue.ended(request)
+        self._held.pop(request.id, None)
         del self._requests[request.id]
+
+    def _leave(self, request: Request, *, keep: bool) -> None:
+        """The one way out of the running set: slots, lease and row leave here, whatever ended the request."""
+        self.memory.give_back(request, keep=keep)
+        self.running.remove(request)
+        self._next.release(request.row)
+        self._free_rows.append(request.row)
+        request.row = -1
 
     # -------------------------------------------------------------------------------------------- insight
 
     def stats(self) -> SchedulerStats:
-        cached = self.cache.stats()
-        counters = self.counters
+        cached = self.memory.cache.stats()
+        free, slots = self.memory.pool.free, self.memory.pool.size
         return SchedulerStats(
-            steps=counters.steps,
+            **asdict(self.counters),
             running=len(self.running),
             waiting=len(self.waiting),
-            slots=self.limits.slots,
-            slots_free=self.pool.free,
+            slots=slots,
+            slots_free=free,
             slots_cached=cached.evictable,
-            slots_leased=self.limits.slots - self.pool.free - cached.evictable,
-            prompt_tokens=counters.prompt_tokens,
-            cached_tokens=counters.cached_tokens,
-            generated_tokens=counters.generated_tokens,
-            retractions=counters.retractions,
+            slots_leased=slots - free - cached.evictable,
             evicted_tokens=cached.evicted_tokens,
+            shadow=self._shadow.stats(),
         )
 
     def check(self) -> None:
         """Raise AssertionError unless every slot has exactly one owner. For tests, and at idle in service."""
-        self.pool.check()
-        self.cache.check()
-        cached = self.cache.stats()
-        owned = 0
-        for request in self.running:
-            assert request.lease is not None
-            shared = len(request.lease)
-            assert request.slots[:shared] == request.lease.slots, f"request {request.id} lost its leased slots"
-            owned += len(request.slots) - shared
-        total = self.pool.free + cached.evictable + cached.locked + owned
-        assert total == self.limits.slots, (
-            f"{self.pool.free} free + {cached.evictable} evictable + {cached.locked} locked + {owned} owned = {total}, "
-            f"not {self.limits.slots} slots"
-        )
-
-
-def _id(request: Request) -> int:
-    return request.id
+        self.memory.check(self.running)
+        self._shadow.check()

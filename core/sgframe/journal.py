@@ -1,0 +1,164 @@
+"""The journal: all that a scheduler was told, so that its every decision can be made again (see ``sgframe.replay``).
+
+A file of frames, each its length, its CRC-32 and a msgpack message: first a Header, then the scheduler's inputs in the order
+in which they came, and after each plan its digest. A frame is either whole or the end of the file: what a killed process
+leaves behind can be read up to its last step. The file holds prompts and outputs as token ids; only its owner can read it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from sgframe.errors import ConfigError
+from sgframe.messages import (
+    AbortRequest,
+    Decoder,
+    FlushCache,
+    GenerateRequest,
+    Message,
+    ScheduleBatch,
+    StepFailed,
+    StepOutput,
+    encode,
+)
+from sgframe.scheduler.scheduler import Scheduler
+from sgframe.scheduling import SchedulerSpec
+
+log = logging.getLogger(__name__)
+
+FORMAT = "sgframe-journal-1"
+_FRAME = struct.Struct("<II")
+
+
+class Header(Message, frozen=True, tag=True, array_like=True):
+    """What the scheduler is made of; ``format`` is FORMAT."""
+
+    format: str
+    spec: SchedulerSpec
+
+
+class Planned(Message, frozen=True, tag=True, array_like=True):
+    """A plan was asked for at ``now``; ``step`` and ``digest`` are the batch's, -1 and 0 if there was none."""
+
+    now: float
+    step: int
+    digest: int
+
+
+Entry = GenerateRequest | AbortRequest | FlushCache | Planned | StepOutput | StepFailed
+
+
+def digest(batch: ScheduleBatch) -> int:
+    """64 bits of BLAKE2b over the batch as it goes to the worker."""
+    return int.from_bytes(blake2b(encode(batch), digest_size=8).digest(), "little")
+
+
+class Journal:
+    """Appends to a new file of at most ``limit`` bytes; from there on nothing is recorded, and the log says so."""
+
+    def __init__(self, path: Path, limit: int, spec: SchedulerSpec) -> None:
+        """Raises ConfigError when the file exists or cannot be made."""
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        except FileExistsError:
+            raise ConfigError(f"the journal {path} exists already: move it away, or name another file") from None
+        except OSError as error:
+            raise ConfigError(f"the journal {path} cannot be written: {error.strerror}") from None
+        self._path = path
+        self._room = limit
+        self._frames: list[bytes] = []
+        self.record(Header(FORMAT, spec))
+        self.flush()
+
+    def record(self, message: Header | Entry) -> None:
+        """Keep ``message`` for the next ``flush``."""
+        data = encode(message)
+        self._frames += (_FRAME.pack(len(data), crc32(data)), data)
+
+    def flush(self) -> None:
+        """Hand all that was recorded to the operating system in one write, which outlives this process."""
+        data = b"".join(self._frames)
+        self._frames = []
+        if self._room < 0:
+            return
+        self._room -= len(data)
+        if self._room < 0:
+            log.warning("the journal %s is full: nothing is recorded from here on", self._path)
+            return
+        try:
+            os.write(self._fd, data)
+        except OSError as error:  # a full disk must not end the service
+            self._room = -1
+            log.error("the journal %s cannot be written any more: %s", self._path, error.strerror)
+
+
+class RecordedScheduler(Scheduler):
+    """A scheduler that writes down all it is told, before it acts on it, and what it planned."""
+
+    def __init__(self, journal: Journal, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._journal = journal
+
+    def add(self, message: GenerateRequest) -> None:
+        self._journal.record(message)
+        super().add(message)
+
+    def abort(self, request_id: int, cause: str) -> None:
+        self._journal.record(AbortRequest(request_id, cause))
+        super().abort(request_id, cause)
+
+    def flush(self) -> int:
+        self._journal.record(FlushCache(0))
+        return super().flush()
+
+    def plan(self, now: float) -> ScheduleBatch | None:
+        batch = super().plan(now)
+        self._journal.record(Planned(now, -1, 0) if batch is None else Planned(now, batch.step, digest(batch)))
+        self._journal.flush()
+        return batch
+
+    def apply(self, output: StepOutput) -> None:
+        self._journal.record(output)
+        super().apply(output)
+
+    def fail(self, reason: str) -> None:
+        self._journal.record(StepFailed(-1, reason))
+        super().fail(reason)
+
+
+def read_journal(path: Path) -> tuple[SchedulerSpec, Iterator[Entry]]:
+    """The journal's spec and, lazily, its entries up to the first frame that is not whole.
+
+    Raises ConfigError when the file cannot be read or is no journal.
+    """
+    frames = _frames(path)
+    try:
+        header = msgspec.msgpack.decode(next(frames), type=Header)
+    except (StopIteration, msgspec.DecodeError):
+        raise ConfigError(f"{path} is no journal of this version of sgframe ({FORMAT})") from None
+    if header.format != FORMAT:
+        raise ConfigError(f"{path} is a journal of the format {header.format!r}; this version reads {FORMAT}")
+    return header.spec, map(Decoder[Entry](Entry), frames)
+
+
+def _frames(path: Path) -> Iterator[bytes]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"the journal {path} cannot be read: {error.strerror}") from None
+    with file:
+        while len(head := file.read(_FRAME.size)) == _FRAME.size:
+            size, checksum = _FRAME.unpack(head)
+            data = file.read(size)
+            if len(data) < size or crc32(data) != checksum:
+                return
+            yield data

@@ -1,0 +1,119 @@
+"""Who owns which KV slot: the free pool, the cache, or a request. Every slot that changes hands does so here.
+
+Knows nothing of steps, rows or order. Freeing at once is safe though a batch may be in flight: batches run in order, and
+only a later one can write to what is freed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sgframe.interfaces.cache import Cache
+from sgframe.messages import Ints, ints
+from sgframe.scheduler.request import Request
+from sgframe.scheduler.slots import SlotPool
+
+
+class KvMemory:
+    """``slots`` KV slots in pages of ``page_size``, shared between requests and ``cache``."""
+
+    def __init__(self, slots: int, page_size: int, cache: Cache) -> None:
+        self.pool = SlotPool(slots, page_size)
+        self.cache = cache
+        self._page = page_size
+
+    @property
+    def available(self) -> int:
+        """Slots that can be had: free, or cached and evictable."""
+        return self.pool.free + self.cache.stats().evictable
+
+    def shortage(self, request: Request, count: int) -> int:
+        """Slots that ``request`` lacks for its next ``count`` tokens, in whole pages."""
+        return max(0, self.whole_pages(request.scheduled + count) - len(request.slots))
+
+    def whole_pages(self, tokens: int) -> int:
+        """``tokens`` rounded up to whole pages."""
+        return -(-tokens // self._page) * self._page
+
+    def room(self, request: Request) -> int:
+        """Tokens that could be computed for ``request`` with all that is available."""
+        return len(request.slots) - request.scheduled + self.available
+
+    def grow(self, request: Request, count: int) -> None:
+        """Give ``request`` what it lacks for its next ``count`` tokens; the caller has seen that it is available."""
+        request.slots.extend(self._take(self.shortage(request, count)))
+
+    def grow_all(self, requests: Sequence[Request], count: int) -> None:
+        """The same for ``count`` tokens of each of ``requests``, in one go."""
+        lacking = [
+            (request, self.whole_pages(lack))
+            for request in requests
+            if (lack := request.scheduled + count - len(request.slots)) > 0
+        ]
+        slots = self._take(sum(lack for _, lack in lacking))
+        start = 0
+        for request, lack in lacking:
+            request.slots.extend(slots[start : start + lack])
+            start += lack
+
+    def lease(self, request: Request) -> None:
+        """Start ``request`` from what is cached of its tokens."""
+        request.lease = self.cache.match_prefix(
+            request.tokens, request.namespace, request.match_limit, request.priority
+        )
+        request.slots = request.lease.slots[:]
+        request.matched = request.computed = request.scheduled = len(request.lease)
+
+    def share(self, request: Request) -> Ints | None:
+        """Hand what is computed to the cache, so that others can start from it.
+
+        Returns the slots from which ``request`` reads its first tokens from now on, None if they are the same as before.
+        """
+        assert request.lease is not None
+        computed = request.computed
+        insertion = self.cache.insert(request.lease, request.tokens[:computed], request.slots[:computed])
+        if not insertion.duplicates:
+            return None
+        self.pool.give_back(insertion.duplicates)
+        request.slots[: insertion.kept] = insertion.slots
+        return insertion.slots
+
+    def give_back(self, request: Request, *, keep: bool) -> None:
+        """Take everything from ``request``. With ``keep`` the computed KV stays cached; without, what is not shared yet is
+        dropped as unfit."""
+        assert request.lease is not None
+        if keep:
+            self.share(request)
+        self.pool.give_back(request.slots[len(request.lease) :])
+        self.cache.release(request.lease)
+        request.lease, request.slots = None, ints()
+        request.matched = request.computed = request.scheduled = request.promised = 0
+
+    def flush(self) -> int:
+        """Forget what is cached and not leased; returns how many tokens that were."""
+        slots = self.cache.clear()
+        self.pool.give_back(slots)
+        return len(slots)
+
+    def check(self, running: Sequence[Request]) -> None:
+        """Raise AssertionError unless every slot has exactly one owner."""
+        self.pool.check()
+        self.cache.check()
+        cached = self.cache.stats()
+        owned = 0
+        for request in running:
+            assert request.lease is not None
+            shared = len(request.lease)
+            assert request.slots[:shared] == request.lease.slots, f"request {request.id} lost its leased slots"
+            owned += len(request.slots) - shared
+        total = self.pool.free + cached.evictable + cached.locked + owned
+        assert total == self.pool.size, (
+            f"{self.pool.free} free + {cached.evictable} evictable + {cached.locked} locked + {owned} owned = {total}, "
+            f"not {self.pool.size} slots"
+        )
+
+    def _take(self, count: int) -> Ints:
+        """``count`` free slots, at the expense of what is cached if need be."""
+        if (shortage := count - self.pool.free) > 0:
+            self.pool.give_back(self.cache.evict(shortage))
+        return self.pool.take(count)

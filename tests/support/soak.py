@@ -1,0 +1,134 @@
+"""A soak: random parts, random work, and after every step the proof that nothing was lost and nothing is wrong.
+
+The device is the ``simulated`` one: it remembers what it wrote to which KV slot, and fails when a row reads anything else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import Any
+
+from sgframe.assembly.assemble import configure
+from sgframe.assembly.providers import Seam
+from sgframe.interfaces.backend import ExecutorSpec
+from sgframe.messages import AbortRequest, GenerateRequest, ScheduleBatch, ints
+from sgframe.sampling import TokenSampling
+from sgframe.scheduler.estimator import ESTIMATORS
+from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduling import SchedulerSpec, build
+from sgframe_simulated.model import expected_tokens
+
+VOCAB = 260
+EVICTIONS = ("lru", "lfu", "fifo", "slru", "s3fifo", "priority")
+SALTS: tuple[Any, ...] = ((), (("salt", ""),), (("salt", "x"),))
+
+
+class Episode:
+    """One service from start to rest; ``seed`` decides all of it. Raises AssertionError or SlotFault at the first fault."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        page_size = random.choice((1, 1, 2, 16))
+        cache = random.choice(("radix", "radix", "hash-chain", "none"))
+        table = {"radix": {"eviction": random.choice(EVICTIONS), "ghost_tokens": random.choice((0, 64, 4096))}}
+        policy = random.choice(("fcfs", "lpm", "dfs-weight", "priority"))
+        parts = {"backend": "simulated", "source": "simulated", "model": "simulated", "cache": cache, "policy": policy}
+        simulated = {"mode": "hash", "page_size": page_size}
+        plugin = {"simulated": simulated} | (table if cache == "radix" else {})
+        self.parts = {**parts, "plugin": plugin}
+        choices = configure(self.parts).choose()
+        limits = Limits(
+            slots=page_size * random.randint(8, 40) + random.choice((0, 64, 512)) // page_size * page_size,
+            max_running=random.randint(1, 8),
+            max_step_tokens=random.choice((8, 16, 64, 256)),
+            page_size=page_size,
+        )
+        self.overlap = random.random() < 0.7
+        spec = SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], random.choice(list(ESTIMATORS)))
+        self.scheduler = build(spec, Scheduler)
+        self.device = choices[Seam.BACKEND].build().executor()
+        checkpoint = choices[Seam.SOURCE].build().resolve("simulated", lambda *progress: None)
+        self.device.load(
+            ExecutorSpec(checkpoint, "auto", limits.max_running, limits.max_step_tokens, kv_slots=limits.slots),
+            lambda *progress: None,
+        )
+        self.limits = limits
+        self.now = 0.0
+        self.sent: deque[ScheduleBatch] = deque()
+        self.open: dict[int, GenerateRequest] = {}
+        self.texts: dict[int, list[int]] = {}
+        self.turns: list[list[int]] = [[]]
+        self.finished = 0
+
+    def run(self, steps: int = 150) -> int:
+        """Work, then come to rest. Returns how many requests were served."""
+        for id in range(steps):
+            if self.random.random() < 0.4:
+                self._arrive(id)
+            self._disturb(id)
+            self._step()
+        for _ in range(20_000):
+            if self._step() is None and self.scheduler.idle and not self.sent:
+                break
+        assert self.scheduler.idle and not self.open, f"requests {sorted(self.open)} never ended"
+        self.scheduler.flush()
+        self.scheduler.check()
+        assert self.scheduler.memory.pool.free == self.limits.slots, "slots are missing at rest"
+        return self.finished
+
+    def _arrive(self, id: int) -> None:
+        random = self.random
+        start = random.choice(self.turns)
+        length = min(self.limits.slots - 1, len(start) + random.randint(1, 30))
+        prompt = (start + [random.randint(0, 2) for _ in range(30)])[:length]
+        request = GenerateRequest(
+            id=id,
+            tokens=ints(prompt),
+            max_tokens=random.choice((0, 1, 2, 5, 20, 60)),
+            stop_ids=ints(random.sample(range(VOCAB), random.choice((0, 20)))),
+            sampling=TokenSampling(seed=0, prompt_logprobs=0 if random.random() < 0.05 else -1),
+            namespace=random.choice(SALTS),
+            priority=random.randint(-2, 2) if self.parts["policy"] == "priority" else 0,
+        )
+        self.open[id], self.texts[id] = request, []
+        self.scheduler.add(request)
+
+    def _disturb(self, id: int) -> None:
+        if self.random.random() < 0.03:
+            abort = AbortRequest(self.random.randint(0, id), "soak")
+            self.scheduler.abort(abort.id, abort.cause)
+        if self.random.random() < 0.01:
+            self.scheduler.flush()
+
+    def _step(self) -> ScheduleBatch | None:
+        self.now += self.random.random()
+        batch = self.scheduler.plan(self.now)
+        if batch is not None:
+            self.sent.append(batch)
+        if len(self.sent) > (self.overlap and batch is not None):
+            self.device.forward(self.sent.popleft())
+            self.scheduler.apply(self.device.sample(None))
+        self._take_outputs()
+        self.scheduler.check()
+        return batch
+
+    def _take_outputs(self) -> None:
+        for output in self.scheduler.outbox:
+            request, text = self.open[output.id], self.texts[output.id]
+            text.extend(output.tokens)
+            if output.finish is not None:
+                self._end(request, text, output.finish.reason)
+        self.scheduler.outbox.clear()
+
+    def _end(self, request: GenerateRequest, text: list[int], reason: str) -> None:
+        del self.open[request.id], self.texts[request.id]
+        self.finished += 1
+        due = expected_tokens(request.tokens, request.max_tokens, "hash", VOCAB)
+        stop = next((place for place, token in enumerate(due, 1) if token in request.stop_ids), None)
+        due = due[: min(stop or len(due), self.limits.slots - len(request.tokens) + 1)]
+        assert text == due[: len(text)], f"request {request.id} says {text}, not {due}"
+        assert reason == "abort" or len(text) == len(due), (
+            f"request {request.id} ends after {len(text)} of {len(due)} tokens"
+        )
+        self.turns = [*self.turns[-7:], [*request.tokens, *text]]
