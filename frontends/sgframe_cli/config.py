@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -66,20 +67,32 @@ def schema(command_line: CommandLine) -> None:
 
 def _values(configuration: Configuration) -> dict[str, Any]:
     """Dotted key → value in JSON's types, secrets masked. Of parts that are not chosen, only what was given."""
-    values = configuration.settings.model_dump(mode="json", exclude={"plugin"})
-    tables = {name: dict.fromkeys(table, "(not checked)") for name, table in configuration.settings.plugin.items()}
-    try:
-        for choice in configuration.choose().values():
-            tables[choice.name] = tables.get(choice.name, {}) | choice.validated().model_dump(mode="json")
-    except ConfigError:
-        pass  # shown as far as it goes; the command ends with this error
-    for name, table in tables.items():
-        values |= {f"plugin.{name}.{key}": value for key, value in table.items()}
-    return values
+    settings, shadow = configuration.settings, configuration.settings.shadow
+    parts: list[Choice] = []
+    shadows: list[Choice] = []
+    with contextlib.suppress(ConfigError):  # shown as far as it goes; the command ends with this error
+        choices = configuration.choose()
+        parts += choices.values()
+        shadows += (choices.shadow.policy, choices.shadow.cache) if choices.shadow else ()
+    values = settings.model_dump(mode="json", exclude={"plugin", "shadow"}) | _tables(settings.plugin, parts)
+    if shadow is None:
+        return values | {"shadow": None}
+    values |= {"shadow.policy": shadow.policy or settings.policy, "shadow.cache": shadow.cache or settings.cache}
+    return values | {f"shadow.{key}": value for key, value in _tables(shadow.plugin, shadows).items()}
+
+
+def _tables(given: Mapping[str, Mapping[str, Any]], parts: Sequence[Choice]) -> dict[str, Any]:
+    """The settings of ``parts`` by dotted key, and of what else is ``given`` the keys."""
+    tables = {name: dict.fromkeys(table, "(not checked)") for name, table in given.items()}
+    for choice in parts:
+        tables[choice.name] = tables.get(choice.name, {}) | choice.validated().model_dump(mode="json")
+    return {f"plugin.{name}.{key}": value for name, table in tables.items() for key, value in table.items()}
 
 
 def _origin(configuration: Configuration, key: str) -> str:
-    return configuration.origins.get(key, "default")
+    """What the shadow leaves open is where the service has it from."""
+    origins = configuration.origins
+    return origins.get(key) or origins.get(key.removeprefix("shadow."), "default")
 
 
 def _schema(choices: Mapping[Seam, Choice]) -> dict[str, Any]:

@@ -27,6 +27,11 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
     "serve": Subcommand("sgframe_cli.serve:serve", "Serve a model over HTTP."),
     "chat": Subcommand("sgframe_cli.chat:chat", "Chat with a model in the terminal."),
     "generate": Subcommand("sgframe_cli.generate:generate", "Continue a prompt once."),
+    "tree": Subcommand("sgframe_cli.tree:tree", "Show the hot prefixes of a running server."),
+    "simulate": Subcommand(
+        "sgframe_cli.simulate:simulate", "Try policies and caches on a recorded trace, without a device."
+    ),
+    "replay": Subcommand("sgframe_cli.replay:replay", "Make the decisions of a recorded scheduler again."),
     "models": Subcommand("sgframe_cli.models:models", "List the models known by short names."),
     "plugins": Subcommand("sgframe_cli.plugins:plugins", "List the parts on offer and the plugins they come from."),
     "config": Subcommand("sgframe_cli.config:config", "Show or check the settings, or print their JSON schema."),

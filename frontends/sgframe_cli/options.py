@@ -13,11 +13,13 @@ import click
 from pydantic.fields import FieldInfo
 
 from sgframe.assembly.assemble import Configuration, configure
+from sgframe.assembly.choosing import SHADOWED
 from sgframe.assembly.settings import KEYS, Settings
 from sgframe.assembly.sources import scalar
 
 F = TypeVar("F", bound=Callable[..., Any])
 _METAVARS = {int: "N", float: "SECONDS"}
+_SHADOWED = [seam.value for seam in SHADOWED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,12 @@ def settings_options(command: F) -> F:
     """Add an option for every setting; the command gets them as one argument, ``command_line``."""
 
     @wraps(command)
-    def collect(*, plugin: tuple[str, ...], set_: tuple[Any, ...], config: Path | None, **options: Any) -> Any:
+    def collect(
+        *, plugin: tuple[str, ...], set_: tuple[Any, ...], shadow: tuple[Any, ...], config: Path | None, **options: Any
+    ) -> Any:
         values = {key: options.pop(key) for key in KEYS & options.keys()}
-        values["plugin"] = _tables(set_)
+        values["plugin"] = tables(set_)
+        values["shadow"] = _shadow_table(shadow)
         return command(command_line=CommandLine(values, plugin, config), **options)
 
     decorated: Any = collect
@@ -70,7 +75,7 @@ class _Text(click.ParamType[str]):
         self.name = name
 
 
-class _Assignment(click.ParamType[tuple[str, str, Any]]):
+class Assignment(click.ParamType[tuple[str, str, Any]]):
     """``NAME.key=value``, the value read as TOML where it is TOML, else as text."""
 
     name = "NAME.key=value"
@@ -79,11 +84,33 @@ class _Assignment(click.ParamType[tuple[str, str, Any]]):
         target, equals, text = value.partition("=")
         part, dot, key = target.partition(".")
         if not (part and dot and key and equals):
-            self.fail(f"{value!r} is not of the form NAME.key=value, for example lpm.max_rounds=8", param, ctx)
+            self.fail(f"{value!r} is not of the form NAME.key=value, for example lpm.max_overtaken=8192", param, ctx)
         return part, key, scalar(text)
 
 
-def _tables(assignments: tuple[tuple[str, str, Any], ...]) -> dict[str, dict[str, Any]]:
+class ShadowAssignment(Assignment):
+    """``policy=NAME``, ``cache=NAME``, or ``NAME.key=value`` for a setting of one of them."""
+
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str, Any]:
+        key, equals, name = value.partition("=")
+        if "." in key:
+            return super().convert(value, param, ctx)
+        if key not in _SHADOWED or not (equals and name):
+            self.fail(f"{value!r} is none of policy=NAME, cache=NAME and NAME.key=value", param, ctx)
+        return "", key, name
+
+
+def _shadow_table(assignments: tuple[tuple[str, str, Any], ...]) -> dict[str, Any] | None:
+    """The table ``shadow``; None when nothing was said of it."""
+    if not assignments:
+        return None
+    parts = tables(assignments)
+    return {**parts.pop("", {}), "plugin": parts}
+
+
+def tables(assignments: tuple[tuple[str, str, Any], ...]) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for part, key, value in assignments:
         tables.setdefault(part, {})[key] = value
@@ -104,5 +131,12 @@ _COMMON = [
         metavar="NAME",
         help="Choose the part NAME for the seam that offers it; no:NAME leaves a plugin out. Repeatable.",
     ),
-    click.option("--set", "set_", multiple=True, type=_Assignment(), help="A setting of a part. Repeatable."),
+    click.option("--set", "set_", multiple=True, type=Assignment(), help="A setting of a part. Repeatable."),
+    click.option(
+        "--shadow",
+        multiple=True,
+        type=ShadowAssignment(),
+        help="Measure a second policy or cache beside the service: policy=NAME, cache=NAME, or NAME.key=value for a setting "
+        "of one of them. Repeatable.",
+    ),
 ]

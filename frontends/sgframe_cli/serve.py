@@ -10,14 +10,12 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import click
 from setproctitle import setproctitle
 
-from sgframe.assembly.choice import Choice
-from sgframe.assembly.providers import Seam
+from sgframe.assembly.choice import Choices
 from sgframe.assembly.settings import Settings
 from sgframe.front.async_engine import AsyncEngine, remove_private_folders
 from sgframe_cli.options import CommandLine, settings_options
@@ -76,7 +74,7 @@ class _Stop:
         self.asked.set()
 
 
-async def _serve(settings: Settings, choices: Mapping[Seam, Choice]) -> int:
+async def _serve(settings: Settings, choices: Choices) -> int:
     """Returns the exit code: 0 after a drained end, 128 + signal when stopped during the start, DIED after a death."""
     stop = _Stop()
     listener = bind(settings.host, settings.port)  # before the model loads: a taken port should not cost that wait

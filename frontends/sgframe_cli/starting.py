@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
-from sgframe.assembly.choice import Choice
-from sgframe.assembly.providers import Seam
+from sgframe.assembly.choice import Choices
 from sgframe.assembly.settings import Settings
 from sgframe.front.async_engine import AsyncEngine
 from sgframe.front.ledger import ledger_lines
@@ -17,7 +15,7 @@ from sgframe_cli.progress import ProgressDisplay
 log = logging.getLogger(__name__)
 
 
-def prepare(command_line: CommandLine, *, quiet: bool = False) -> tuple[Settings, Mapping[Seam, Choice]]:
+def prepare(command_line: CommandLine, *, quiet: bool = False) -> tuple[Settings, Choices]:
     """Settings and parts, with the backend proven usable and logging set up. Raises ConfigError.
 
     ``quiet`` logs warnings only, unless the user chose a level: for commands whose output is there to be read.
@@ -30,9 +28,11 @@ def prepare(command_line: CommandLine, *, quiet: bool = False) -> tuple[Settings
     return settings, configuration.choose_usable()
 
 
-async def start_engine(settings: Settings, choices: Mapping[Seam, Choice]) -> AsyncEngine:
+async def start_engine(settings: Settings, choices: Choices) -> AsyncEngine:
     """Start the engine with its progress shown; what it is made of goes to the log. The caller closes it."""
     log.info("parts: %s", ", ".join(f"{seam.value} {choice.name}" for seam, choice in choices.items()))
+    if choices.shadow is not None:
+        log.info("in shadow: policy %s, cache %s", choices.shadow.policy.label, choices.shadow.cache.label)
     with ProgressDisplay() as progress:
         engine = await AsyncEngine.start(settings, choices, progress)
     for line in ledger_lines(engine.loaded):

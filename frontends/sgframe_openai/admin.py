@@ -83,7 +83,7 @@ async def server_info(request: Request) -> Response:
             "slots": loaded.slots,
             "page_size": loaded.page_size,
             "ledger": [msgspec.structs.asdict(line) for line in loaded.ledger],
-            "stats": msgspec.structs.asdict(engine.stats()),
+            "stats": msgspec.to_builtins(engine.stats()),
         }
     )
 

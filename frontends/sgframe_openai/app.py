@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 import sgframe
-from sgframe_openai import admin, chat, completions, errors, tokens
+from sgframe_openai import admin, chat, completions, debug, errors, tokens
+from sgframe_openai.cached_tree import CachedTree
 from sgframe_openai.gate import Gate
 from sgframe_openai.metrics import Metrics
 from sgframe_openai.openapi import describe
@@ -23,9 +24,9 @@ def create_app(engine: AsyncEngine) -> FastAPI:
     """An ASGI application that answers from ``engine``, which must have started and is not closed here."""
     app = FastAPI(title="sgframe", version=sgframe.__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = Service(engine, Metrics(engine.stats))
-    for module in (chat, completions, tokens, admin):
+    for module in (chat, completions, tokens, admin, debug):
         app.include_router(module.router)
     errors.install(app)
-    describe(app, [ChatBody, CompletionBody, tokens.TokenizeBody, tokens.DetokenizeBody])
+    describe(app, [ChatBody, CompletionBody, tokens.TokenizeBody, tokens.DetokenizeBody, CachedTree])
     app.add_middleware(Gate, api_key=engine.settings.api_key)
     return app

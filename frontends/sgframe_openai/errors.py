@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -84,6 +85,7 @@ def install(app: FastAPI) -> None:
     for kind in (ApiError, RequestError, EngineDead, Overloaded, RequestFailed, Exception):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _unrouted)
+    app.add_exception_handler(RequestValidationError, _misasked)
     for kind in (ClientGone, ClientDisconnect):
         app.add_exception_handler(kind, _unread)
 
@@ -94,6 +96,15 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 async def _unread(request: Request, error: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+async def _misasked(request: Request, error: Exception) -> Response:
+    """A query that does not fit its endpoint: what fastapi raises itself."""
+    assert isinstance(error, RequestValidationError)
+    fault = error.errors()[0]
+    param = ".".join(map(str, fault["loc"][1:]))
+    reason = fault["msg"].removeprefix("Input ")
+    return ApiError(400, f"{param}: {reason}, found {fault['input']!r}", param=param).response()
 
 
 async def _unrouted(request: Request, error: Exception) -> Response:

@@ -13,7 +13,7 @@ from starlette.types import Receive
 from sgframe.errors import RequestFailed
 from sgframe.front.generation import Generation
 from sgframe.front.outputs import Delta, Usage
-from sgframe.messages import Logprobs
+from sgframe.messages import CacheReport, Logprobs
 from sgframe_openai.errors import ClientGone
 from sgframe_openai.metrics import Stopwatch
 
@@ -103,16 +103,27 @@ class Batch:
 
     def usage(self) -> dict[str, Any]:
         """OpenAI's usage so far. A prompt counts once, however many outputs it has, and so do its cached tokens (those of
-        its first output); every token generated counts."""
+        its first output); every token generated counts. Beside OpenAI's fields, ``sgframe.cache`` tells of the first choice
+        how much of its prompt was cached, and why no more."""
         prompt_tokens = sum(len(one.prompt_tokens) for one in self.generations)
         completion_tokens = sum(usage.completion_tokens for usage in self._usage.values())
         cached = sum(usage.cached_tokens for (_, output), usage in self._usage.items() if output == 0)
-        return {
+        usage: dict[str, Any] = {
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,
             "total_tokens": prompt_tokens + completion_tokens,
             "prompt_tokens_details": {"cached_tokens": cached},
         }
+        if (first := self._usage.get((0, 0))) is not None and first.cache is not None:
+            usage["sgframe"] = {"cache": _cache_report(first.cache)}
+        return usage
+
+
+def _cache_report(cache: CacheReport) -> dict[str, Any]:
+    report: dict[str, Any] = {"matched": cache.matched, "reason": cache.reason}
+    if cache.reason == "evicted":
+        report |= {"evicted_by": cache.evicted_by, "evicted_ago": round(cache.evicted_ago, 3)}
+    return report
 
 
 async def attended(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

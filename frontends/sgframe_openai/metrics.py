@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from sgframe.front.outputs import Delta
-from sgframe.messages import SchedulerStats
+from sgframe.messages import SchedulerStats, ShadowStats
 
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _INTERVAL = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
@@ -21,6 +21,16 @@ _COUNTERS = {
     "generated_tokens": "Tokens sampled.",
     "evicted_tokens": "Tokens whose KV the cache gave up for others.",
     "retractions": "Running requests sent back to wait because KV slots ran out.",
+}
+
+_SHADOW_COUNTERS = {
+    "prompt_tokens": "Prompt tokens of requests that service and shadow have admitted.",
+    "cached_tokens": "Of these, tokens found in the shadow's cache.",
+    "service_cached_tokens": "Of these, tokens found in the service's cache.",
+}
+_SHADOW_GAUGES = {
+    "overtaken": "Most tokens that a request had been overtaken by when the shadow admitted it.",
+    "service_overtaken": "Most tokens that a request had been overtaken by when the service admitted it.",
 }
 
 
@@ -105,3 +115,17 @@ class _Scheduler(Collector):
         yield GaugeMetricFamily("sgframe_requests_waiting", "Requests waiting to be admitted.", value=stats.waiting)
         for name, help_text in _COUNTERS.items():
             yield CounterMetricFamily(f"sgframe_{name}", help_text, value=getattr(stats, name))
+        if stats.shadow is not None:
+            yield from _shadow(stats.shadow)
+
+
+def _shadow(stats: ShadowStats) -> Iterable[Metric]:
+    names = ["policy", "cache"]
+    for name, help_text in _SHADOW_COUNTERS.items():
+        counter = CounterMetricFamily(f"sgframe_shadow_{name}", help_text, labels=names)
+        counter.add_metric([stats.policy, stats.cache], getattr(stats, name))
+        yield counter
+    for name, help_text in _SHADOW_GAUGES.items():
+        gauge = GaugeMetricFamily(f"sgframe_shadow_{name}_tokens", help_text, labels=names)
+        gauge.add_metric([stats.policy, stats.cache], getattr(stats, name))
+        yield gauge

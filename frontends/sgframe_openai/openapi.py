@@ -1,4 +1,4 @@
-"""The bodies that endpoints parse themselves, described in /openapi.json."""
+"""The bodies that endpoints parse or write themselves, described in /openapi.json."""
 
 from __future__ import annotations
 
@@ -14,8 +14,16 @@ _PLACE = "#/components/schemas/{name}"
 
 def documented(schema: type[msgspec.Struct]) -> dict[str, Any]:
     """A route's ``openapi_extra`` that says its body is a ``schema``."""
-    content = {"application/json": {"schema": {"$ref": _PLACE.format(name=schema.__name__)}}}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": True, "content": _json(schema)}}
+
+
+def answered(schema: type[msgspec.Struct]) -> dict[str, Any]:
+    """A route's ``openapi_extra`` that says its answer is a ``schema``."""
+    return {"responses": {"200": {"description": "OK", "content": _json(schema)}}}
+
+
+def _json(schema: type[msgspec.Struct]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _PLACE.format(name=schema.__name__)}}}
 
 
 def describe(app: FastAPI, schemas: Sequence[type[msgspec.Struct]]) -> None:

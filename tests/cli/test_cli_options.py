@@ -110,3 +110,22 @@ def test_set_reads_toml_else_text() -> None:
 @pytest.mark.parametrize("word", ["x", "x.a", "a=1", ".a=1", "x.=1"])
 def test_a_malformed_set_shows_the_form(word: str) -> None:
     assert "NAME.key=value" in refused("--set", word)
+
+
+def test_shadow_takes_parts_and_their_settings() -> None:
+    words = ["policy=fcfs", "cache=radix", "radix.eviction=slru", "radix.ghost_tokens=5"]
+    shown = run(*(word for argument in words for word in ("--shadow", argument)))
+    assert shown["settings"]["shadow"] == {
+        "policy": "fcfs",
+        "cache": "radix",
+        "plugin": {"radix": {"eviction": "slru", "ghost_tokens": 5}},
+    }
+    assert shown["origins"]["shadow.policy"] == "command line --shadow policy"
+    assert shown["origins"]["shadow.plugin.radix.eviction"] == "command line --shadow radix.eviction"
+
+
+@pytest.mark.parametrize("word", ["fcfs", "policy", "policy=", "backend=cpu", "=x"])
+def test_a_malformed_shadow_shows_the_forms(word: str) -> None:
+    assert f"'{word}' is none of policy=NAME, cache=NAME and NAME.key=value" in " ".join(
+        refused("--shadow", word).split()
+    )

@@ -130,7 +130,25 @@ def test_show_prints_each_value_with_its_origin(tmp_path: Path) -> None:
     assert rows["source"] == ['"shelf"', "command line --plugin shelf"]
     assert rows["model"] == ['"smollm2-135m"', "default"]
     assert rows["plugin.shelf.rounds"] == ["4", str(file)]
-    assert rows["plugin.lpm.max_rounds"] == ["16", "default"]
+    assert rows["plugin.lpm.max_overtaken"] == ["16384", "default"]
+
+
+def test_show_tells_what_runs_in_shadow_and_where_that_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "deploy.toml"
+    file.write_text("[plugin.radix]\nghost_tokens = 5\n[shadow]\npolicy = 'fcfs'\n")
+    arguments = ("--config", str(file), *SIMULATED, "--cache", "radix", "--shadow", "radix.eviction=slru")
+    result = run("config", "show", *arguments)
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in result.stdout.splitlines()}
+    assert result.exit_code == 0
+    assert rows["shadow.policy"] == ['"fcfs"', str(file)]
+    assert rows["shadow.cache"] == ['"radix"', "command line --cache"]
+    assert rows["shadow.plugin.radix.eviction"] == ['"slru"', "command line --shadow radix.eviction"]
+    assert rows["shadow.plugin.radix.ghost_tokens"] == ["5", str(file)]
+    assert rows["plugin.radix.eviction"] == ['"lru"', "default"]
+
+
+def test_show_says_when_nothing_runs_in_shadow() -> None:
+    assert json.loads(run("config", "show", "--json").stdout)["shadow"] == {"value": None, "origin": "default"}
 
 
 def test_show_masks_secrets() -> None:
@@ -166,8 +184,12 @@ def test_check_accepts_what_could_be_served() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "lpm.max_rouns=3"], "plugin.lpm.max_rouns: unknown setting; did you mean 'max_rounds'?"),
-        (["--set", "lpn.max_rounds=3"], "plugin.lpn: no plugin offers a part 'lpn'"),
+        (["--set", "lpm.max_overtakn=3"], "plugin.lpm.max_overtakn: unknown setting; did you mean 'max_overtaken'?"),
+        (["--set", "lpn.max_overtaken=3"], "plugin.lpn: no plugin offers a part 'lpn'"),
+        (
+            ["--shadow", "policy=nope"],
+            "in the shadow: no plugin offers the policy 'nope' (command line --shadow policy)",
+        ),
         (["--plugin", "none"], "say --cache none or --grammar none"),
         (["--plugin", "no:nope"], "cannot block 'nope'"),
         (["--config", "nope.toml"], "nope.toml: cannot be read: No such file or directory"),

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from sgframe.errors import (
     ConfigError,
     ContextLengthExceeded,
     EngineDead,
+    PluginError,
     RequestError,
     RequestFailed,
 )
@@ -193,3 +195,28 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
         [sys.executable, script], check=False, env=environ, capture_output=True, text=True, timeout=60
     )
     assert (done.stdout, done.stderr, done.returncode) == ("begin\nabc\n", "", 0)
+
+
+@pytest.mark.parametrize("transport", ["inproc", "zmq"])
+def test_a_second_policy_and_cache_are_measured_in_shadow(transport: str) -> None:
+    shadow = {"policy": "fcfs", "cache": "none"}
+    with Engine(**SIMULATED, transport=transport, kv_slots=4096, shadow=shadow) as engine:
+        for _ in range(2):
+            engine.generate("abc", SamplingParams(max_tokens=1))
+        while (measured := engine.stats().shadow) is None or measured.prompt_tokens < 8:
+            time.sleep(0.01)
+    assert (measured.policy, measured.cache) == ("fcfs", "none")
+    assert (measured.prompt_tokens, measured.cached_tokens, measured.service_cached_tokens) == (8, 0, 3)
+
+
+def test_a_strategy_that_cannot_be_imported_stops_the_start_in_shadow_too() -> None:
+    shadow = {"plugin": {"radix": {"eviction": "no_such_module:Strategy"}}}
+    with pytest.raises(PluginError, match=r"in the shadow: .*no_such_module"):
+        Engine(**SIMULATED, transport="inproc", kv_slots=64, shadow=shadow)
+
+
+def test_the_cache_is_described_as_far_as_it_is_wanted(engine: Engine) -> None:
+    engine.flush_cache()
+    engine.generate(list(b"described"), SamplingParams(max_tokens=1))
+    (node,) = engine.describe_cache(limit=1, preview=4).nodes
+    assert (node.length, list(node.tokens)) == (9, list(b"desc"))

@@ -92,7 +92,7 @@ SERVING = {
     "sgframe serve --policy fcfs": "policy fcfs",
     "sgframe serve --plugin fcfs": "policy fcfs",
     "sgframe serve --plugin no:cuda": "policy lpm",
-    "sgframe serve --set lpm.max_rounds=8": "policy lpm",
+    "sgframe serve --set lpm.max_overtaken=8192": "policy lpm",
 }
 """What must stand in the log of each command that starts a server."""
 

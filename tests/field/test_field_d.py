@@ -52,13 +52,13 @@ def test_an_explicit_option_beats_environment_and_file_and_says_so(file: Path) -
 
 
 def test_a_part_s_setting_follows_the_same_order(file: Path) -> None:
-    file.write_text("plugin:\n  lpm:\n    max_rounds: 16\n")
-    by_file = shown("--config", str(file))["plugin.lpm.max_rounds"]
-    by_environment = shown("--config", str(file), SGFRAME_PLUGIN__LPM__MAX_ROUNDS="32")["plugin.lpm.max_rounds"]
-    by_option = shown("--config", str(file), "--set", "lpm.max_rounds=1", SGFRAME_PLUGIN__LPM__MAX_ROUNDS="32")
+    file.write_text("plugin:\n  lpm:\n    max_overtaken: 16\n")
+    by_file = shown("--config", str(file))["plugin.lpm.max_overtaken"]
+    by_environment = shown("--config", str(file), SGFRAME_PLUGIN__LPM__MAX_OVERTAKEN="32")["plugin.lpm.max_overtaken"]
+    by_option = shown("--config", str(file), "--set", "lpm.max_overtaken=1", SGFRAME_PLUGIN__LPM__MAX_OVERTAKEN="32")
     assert by_file == {"value": 16, "origin": str(file)}
-    assert by_environment == {"value": 32, "origin": "environment SGFRAME_PLUGIN__LPM__MAX_ROUNDS"}
-    assert by_option["plugin.lpm.max_rounds"] == {"value": 1, "origin": "command line --set lpm.max_rounds"}
+    assert by_environment == {"value": 32, "origin": "environment SGFRAME_PLUGIN__LPM__MAX_OVERTAKEN"}
+    assert by_option["plugin.lpm.max_overtaken"] == {"value": 1, "origin": "command line --set lpm.max_overtaken"}
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json", ".toml"])
@@ -115,8 +115,8 @@ def test_nothing_is_abbreviated_and_the_option_wins(file: Path) -> None:
     [
         ("SGFRAME_PORTT", "SGFRAME_PORT"),
         ("SGFRAME_CACHE_PAGE_SIZE", "SGFRAME_PLUGIN__CACHE__PAGE_SIZE"),
-        ("SGFRAME_LPM__MAX_ROUNDS", "SGFRAME_PLUGIN__LPM__MAX_ROUNDS"),
-        ("SGFRAME_PLUGIN_LPM_MAX_ROUNDS", "SGFRAME_PLUGIN__LPM__MAX_ROUNDS"),
+        ("SGFRAME_LPM__MAX_OVERTAKEN", "SGFRAME_PLUGIN__LPM__MAX_OVERTAKEN"),
+        ("SGFRAME_PLUGIN_LPM_MAX_OVERTAKEN", "SGFRAME_PLUGIN__LPM__MAX_OVERTAKEN"),
     ],
 )
 def test_a_misspelt_variable_is_an_error_that_names_the_right_one(variable: str, nearest: str) -> None:

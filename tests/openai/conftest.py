@@ -15,12 +15,15 @@ from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
 from sgframe.errors import RequestError
 from sgframe.front.tokenizer_manager import TokenizerManager
+from sgframe.interfaces.cache import Node, Snapshot
 from sgframe.interfaces.source import Checkpoint
 from sgframe.interfaces.transport import AsyncChannel
 from sgframe.messages import (
     AbortRequest,
     CacheFlushed,
+    CacheReport,
     Decoder,
+    DescribeCache,
     Finish,
     FlushCache,
     FrontMessage,
@@ -34,6 +37,7 @@ from sgframe.messages import (
     ints,
 )
 from sgframe.processes import ProcessHealth
+from sgframe.scheduler.description import describe
 from sgframe_openai.app import create_app
 from sgframe_openai.server import HttpServer
 from sgframe_simulated.tokenizer import EOS, ByteTokenizer
@@ -65,12 +69,15 @@ class WordTokenizer(ByteTokenizer):
 
 class Script(AsyncChannel):
     """The scheduler's end. Request k says ``says[k]`` (cyclic), a token every ``pause`` seconds, each with the logprob
-    -1 / (k + 1); ``requests`` are those received, ``aborts`` the causes, ``running`` what is not done."""
+    -1 / (k + 1), and in its first output ``reports[k]`` if there is one. The cache holds ``nodes``. ``requests`` are those
+    received, ``aborts`` the causes, ``running`` what is not done."""
 
     def __init__(self) -> None:
         self.says: list[bytes] = [b"Hello world"]
         self.pause = 0.0
         self.cached = 0
+        self.reports: list[CacheReport] = []
+        self.nodes: list[Node] = []
         self.fails_at = -1
         self.requests: list[GenerateRequest] = []
         self.aborts: list[str] = []
@@ -89,6 +96,8 @@ class Script(AsyncChannel):
                 self._put(TokenOutput(request_id, ints(), 0, finish=Finish("abort", detail=cause)))
             case FlushCache(id=request_id):
                 self._inbox.put_nowait(encode(CacheFlushed(request_id, 7)))
+            case DescribeCache() as question:
+                self._inbox.put_nowait(encode(describe(question, Snapshot(tuple(self.nodes)))))
 
     async def recv(self) -> bytes:
         return await self._inbox.get()
@@ -103,6 +112,7 @@ class Script(AsyncChannel):
         prompt_logprobs = None
         if (k := request.sampling.prompt_logprobs) >= 0:
             prompt_logprobs = [_logprobs(token, -2.0, k) for token in request.tokens[1:]]
+        report = self.reports[ordinal] if ordinal < len(self.reports) else None
         if request.max_tokens == 0:
             self._put(TokenOutput(request.id, ints(), self.cached, None, prompt_logprobs, Finish("length")))
         for i in range(request.max_tokens):
@@ -116,8 +126,8 @@ class Script(AsyncChannel):
             logprobs = None
             if (k := request.sampling.logprobs) >= 0:
                 logprobs = [_logprobs(token, -1.0 / (ordinal + 1), k)]
-            self._put(TokenOutput(request.id, ints([token]), self.cached, logprobs, prompt_logprobs, finish))
-            prompt_logprobs = None
+            self._put(TokenOutput(request.id, ints([token]), self.cached, logprobs, prompt_logprobs, finish, report))
+            prompt_logprobs = report = None
             if finish is not None:
                 break
         self.running.pop(request.id)
@@ -146,6 +156,7 @@ class FakeEngine:
         self.manager = TokenizerManager(self.script, self.tokenizer, self.loaded, (EOS,), max_open=3000)
         self.submit = self.manager.submit
         self.flush_cache = self.manager.flush_cache
+        self.describe_cache = self.manager.describe_cache
         self._traffic = [
             asyncio.create_task(work) for work in (self.manager.send_forever(), self.manager.receive_forever())
         ]

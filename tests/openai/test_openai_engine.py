@@ -21,6 +21,7 @@ VALUES = {
     "port": 0,
     "kv_slots": 4096,
     "context_length": 1024,
+    "debug_tree": "text",
     "plugin": {"simulated": {"step_seconds": 0.002}},
 }
 
@@ -70,6 +71,56 @@ async def test_flush_forgets(http: httpx.AsyncClient) -> None:
     assert (await http.post("/flush_cache")).json()["flushed_tokens"] >= len(prompt)
     cold = await complete(http, prompt=prompt)
     assert cold["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
+
+
+def cache_report(answer: Any) -> Any:
+    return answer["usage"]["sgframe"]["cache"]
+
+
+async def test_each_answer_says_why_its_prompt_missed(http: httpx.AsyncClient) -> None:
+    prompt = list(b"a prompt of some length")
+    assert cache_report(await complete(http, prompt=prompt)) == {"matched": 0, "reason": "never_seen"}
+    assert cache_report(await complete(http, prompt=prompt)) == {"matched": len(prompt) - 1, "reason": "last_token"}
+    assert cache_report(await complete(http, prompt=[*prompt[:9], 0, 0])) == {"matched": 9, "reason": "never_seen"}
+    assert cache_report(await complete(http, prompt=prompt, cache_salt="a"))["reason"] == "namespace"
+    await http.post("/flush_cache")
+    evicted = cache_report(await complete(http, prompt=prompt))
+    assert (evicted["matched"], evicted["reason"], evicted["evicted_by"]) == (0, "evicted", "lru")
+    assert 0 <= evicted["evicted_ago"] < 100
+
+
+async def test_the_tree_shows_what_is_cached_and_what_was_reused(http: httpx.AsyncClient) -> None:
+    for question in ("who?", "what?", "what?"):
+        await complete(http, prompt=f"The same beginning: {question}", max_tokens=1)
+    await complete(http, prompt="another", max_tokens=1, cache_salt="hush")
+    answer = await http.get("/debug/tree")
+    tree = answer.json()
+    assert (tree["cache"], tree["truncated"], tree["total_nodes"]) == ("radix", False, len(tree["nodes"]))
+    hottest = tree["nodes"][0]
+    assert hottest["text"] == "<|bos|>The same beginning: wh"
+    assert (hottest["hits"], hottest["locks"], hottest["tokens"]) == (2, 0, 23)
+    children = [node["text"] for node in tree["nodes"] if node.get("parent") == hottest["id"]]
+    assert [child[:2] for child in children] == ["at", "o?"]
+    salted = next(node for node in tree["nodes"] if node.get("namespace"))
+    assert salted["text"].startswith("<|bos|>another")
+    assert "hush" not in answer.text
+
+
+async def test_after_a_hundred_requests_the_slots_add_up_and_none_is_leased(
+    http: httpx.AsyncClient, whole_engine: AsyncEngine
+) -> None:
+    await complete(http, prompt="prompt 0", max_tokens=4)
+    await asyncio.gather(*(complete(http, prompt=f"prompt {i}", max_tokens=4) for i in range(1, 100)))
+    while whole_engine.stats().running or whole_engine.stats().slots_leased:
+        await asyncio.sleep(0.01)
+    lines = (await http.get("/metrics")).text.splitlines()
+    gauges = dict(line.rsplit(" ", 1) for line in lines if line.startswith("sgframe_"))
+    free, cached, leased = (float(gauges[f'sgframe_kv_slots{{state="{s}"}}']) for s in ("free", "cached", "leased"))
+    assert (free + cached, leased) == (4096, 0)
+    assert cached >= 100, "each prompt ended in a token of its own"
+    assert float(gauges["sgframe_cached_tokens_total"]) >= 99 * len("<prompt "), (
+        "after the first each found its beginning"
+    )
 
 
 @pytest.mark.parametrize("stream", [False, True])
