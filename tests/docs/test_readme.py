@@ -1,4 +1,4 @@
-"""Whatever README.md and docs/plugins.md tell the reader to run, or to write, is run here as it stands there."""
+"""Whatever README.md and the pages of docs tell the reader to run, or to write, is run here as it stands there."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def run(*command: str | Path, folder: Path, environ: Mapping[str, str]) -> str:
 def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A folder with the config file that the page shows."""
     page = request.node.callspec.params["page"]
-    (tmp_path / "deploy.toml").write_text(blocks(page, "toml")[0].text)
+    for block in blocks(page, "toml")[:1]:
+        (tmp_path / "deploy.toml").write_text(block.text)
     return tmp_path
 
 
@@ -93,6 +94,15 @@ SERVING = {
     "sgframe serve --plugin fcfs": "policy fcfs",
     "sgframe serve --plugin no:cuda": "policy lpm",
     "sgframe serve --set lpm.max_overtaken=8192": "policy lpm",
+    "sgframe serve --policy dfs-weight": "policy dfs-weight",
+    "sgframe serve --set lpm.max_overtaken=65536": "policy lpm",
+    "sgframe serve --admission peak": "policy lpm",
+    "sgframe serve --no-overlap": "policy lpm",
+    "sgframe serve --set radix.eviction=lfu": "cache radix",
+    "sgframe serve --cache hash-chain --set hash-chain.block=64": "cache hash-chain",
+    "sgframe serve --cache none": "cache none",
+    "sgframe serve --shadow radix.eviction=slru": "cache radix",
+    "sgframe serve --shadow policy=fcfs": "policy lpm",
 }
 """What must stand in the log of each command that starts a server."""
 
@@ -105,7 +115,7 @@ def without_comment(command: str) -> str:
     ("page", "command"),
     [
         (page, command)
-        for page in ("README.md", "docs/plugins.md")
+        for page in ("README.md", "docs/plugins.md", "docs/caches.md", "docs/policies.md")
         for command in map(without_comment, commands(page))
         if command.startswith(("sgframe ", ".venv/bin/sgframe "))
     ],
@@ -211,3 +221,11 @@ def test_the_plugin_of_the_plugins_page_is_sound_by_its_own_tests(tmp_path: Path
     assert "passed" in printed
     listed = run(*SGFRAME, "plugins", "--plugin", "shortest-first", folder=tmp_path, environ=environment(tmp_path))
     assert re.search(r"^\* +policy +shortest-first", listed, re.MULTILINE)
+
+
+def test_the_strategy_of_the_caches_page_is_sound_by_its_own_tests(tmp_path: Path) -> None:
+    strategy, tests = blocks("docs/caches.md", "python")
+    (tmp_path / "newest.py").write_text(strategy.text)
+    (tmp_path / "test_newest.py").write_text(tests.text)
+    pytest_quiet = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_newest.py")
+    assert " passed" in run(*pytest_quiet, folder=tmp_path, environ=environment(tmp_path))
