@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
 from sgframe.journal import Entry, Planned, digest, read_journal
-from sgframe.messages import AbortRequest, FlushCache, GenerateRequest, ScheduleBatch, StepFailed, StepOutput
+from sgframe.messages import (
+    AbortRequest,
+    FlushCache,
+    GenerateRequest,
+    ScheduleBatch,
+    StepFailed,
+    StepOutput,
+    TokenOutput,
+)
 from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduling import build
 
@@ -32,8 +41,15 @@ class Replay:
     difference: Difference | None = None
 
 
-def replay(path: Path, until: int | None = None) -> Replay:
+def replay(
+    path: Path,
+    until: int | None = None,
+    on_entry: Callable[[Entry], None] = lambda _: None,
+    on_output: Callable[[TokenOutput], None] = lambda _: None,
+) -> Replay:
     """Replay the journal at ``path``, up to its end, the plan of step ``until`` or the first difference.
+
+    ``on_entry`` hears each entry once it was replayed, ``on_output`` what the front was told.
 
     Raises ConfigError when it is no journal, PluginError when a part it names is not installed here.
     """
@@ -41,7 +57,10 @@ def replay(path: Path, until: int | None = None) -> Replay:
     done = Replay(build(spec, Scheduler))
     for entry in entries:
         _feed(done, entry)
+        for output in done.scheduler.outbox:
+            on_output(output)
         done.scheduler.outbox.clear()
+        on_entry(entry)
         if done.difference or (isinstance(entry, Planned) and entry.step == until):
             break
     return done

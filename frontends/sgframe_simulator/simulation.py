@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -69,7 +68,6 @@ class Outcome:
 def simulate(trace: Trace, setup: Setup, progress: Callable[[int], None] = lambda _: None) -> Outcome:
     """Run ``trace`` through; ``progress(ended)`` is called as requests end. The same arguments give the same outcome."""
     started = time.perf_counter()
-    gc.freeze()
     simulation = Simulation(trace, setup)
     simulation.run(progress)
     return simulation.outcome(time.perf_counter() - started)

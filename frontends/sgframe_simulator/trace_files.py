@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from sgframe.errors import ConfigError
+from sgframe_simulator.journal_traces import BLOCK, is_journal, load_journal
 from sgframe_simulator.trace import Trace
 
 USUAL_BLOCKS = (512, 64, 16)
@@ -64,10 +65,15 @@ class Numbered(NamedTuple):
 
 
 def load_trace(path: Path, block: int | None = None) -> Trace:
-    """Read a trace: Mooncake or Qwen-Bailian JSON lines, plain, ``.gz`` or ``.xz``.
+    """Read a trace: a journal of ours, or Mooncake or Qwen-Bailian JSON lines, plain, ``.gz`` or ``.xz``.
 
     ``block`` is in tokens; None tells it from the lengths. Raises ConfigError with the file, the line and what is wrong.
     """
+    try:
+        if is_journal(path):
+            return load_journal(path, block or BLOCK)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     lines = list(_decoded(path, _text_lines(path)))
     if not lines:
         raise ConfigError(f"{path} holds no requests: give a trace with one JSON object a line")
