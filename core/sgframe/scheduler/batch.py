@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sgframe.messages import Ints, NewRow, Rewrite, ScheduleBatch, ints
@@ -10,27 +10,21 @@ from sgframe.scheduler.request import Request
 
 
 @dataclass(slots=True)
-class Scheduled:
-    """One row of a batch in flight. ``stint`` is the request's at that time: another one has nothing to do with it."""
-
-    request: Request
-    stint: int
-    count: int
-    samples: bool
-
-    @property
-    def late(self) -> bool:
-        """The request has ended or was retracted since: what comes for this row is dropped."""
-        return self.request.row < 0 or self.request.stint != self.stint
-
-
-@dataclass(slots=True)
 class InFlight:
-    """A batch that was sent and not answered yet. ``tainted``: it builds on a step that failed."""
+    """A batch that was sent and not answered yet: row by row the request, its stint, how many tokens, whether it samples.
+
+    ``tainted``: it builds on a step that failed.
+    """
 
     step: int
-    scheduled: Sequence[Scheduled]
+    requests: list[Request]
+    stints: list[int]
+    counts: Ints
+    samples: Ints
     tainted: bool = False
+
+    def __iter__(self) -> Iterator[tuple[Request, int, int, int]]:
+        return zip(self.requests, self.stints, self.counts, self.samples, strict=True)
 
 
 @dataclass(slots=True)
@@ -48,7 +42,7 @@ class BatchBuilder:
     counts: Ints = field(default_factory=ints)
     slots: Ints = field(default_factory=ints)
     samples: Ints = field(default_factory=ints)
-    scheduled: list[Scheduled] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
 
     def release(self, row: int) -> None:
         self.released.append(row)
@@ -74,19 +68,33 @@ class BatchBuilder:
     def compute(self, request: Request, count: int) -> None:
         """Schedule the next ``count`` tokens of ``request``, which has slots for them."""
         start = request.scheduled
-        end = start + count
+        end = request.scheduled = start + count
         samples = end == len(request.tokens) + request.promised and request.max_tokens > 0
-        request.scheduled = end
         request.promised += samples
         request.given += count
         self.rows.append(request.row)
         self.counts.append(count)
         self.slots.extend(request.slots[start:end])
         self.samples.append(samples)
-        self.scheduled.append(Scheduled(request, request.stint, count, samples))
+        self.requests.append(request)
 
-    def finish(self, step: int) -> ScheduleBatch:
-        return ScheduleBatch(
+    def compute_one_each(self, requests: list[Request]) -> None:
+        """The same for one token of each of ``requests``."""
+        self.rows.extend([request.row for request in requests])
+        self.counts.extend(ints([1]) * len(requests))
+        self.slots.extend([request.slots[request.scheduled] for request in requests])
+        self.requests += requests
+        sample = self.samples.append
+        for request in requests:
+            end = request.scheduled = request.scheduled + 1
+            request.given += 1
+            samples = end == len(request.tokens) + request.promised and request.max_tokens > 0
+            request.promised += samples
+            sample(samples)
+
+    def finish(self, step: int) -> tuple[ScheduleBatch, InFlight]:
+        """The batch as it goes to the worker, and what is kept of it until it is answered."""
+        batch = ScheduleBatch(
             step=step,
             released=self.released,
             admitted=self.admitted,
@@ -96,3 +104,5 @@ class BatchBuilder:
             slots=self.slots,
             samples=self.samples,
         )
+        stints = [request.stint for request in self.requests]
+        return batch, InFlight(step, self.requests, stints, self.counts, self.samples)

@@ -66,7 +66,8 @@ class Request:
     @property
     def pending(self) -> int:
         """Tokens, known or promised, that are not scheduled yet."""
-        return min(len(self.tokens) + self.promised, self.goal) - self.scheduled
+        known = len(self.tokens) + self.promised
+        return (known if known < self.goal else self.goal) - self.scheduled
 
     @property
     def output_len(self) -> int:

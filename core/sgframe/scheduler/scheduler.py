@@ -18,6 +18,7 @@ from sgframe.messages import (
     CacheReport,
     Finish,
     GenerateRequest,
+    Ints,
     Logprobs,
     ScheduleBatch,
     SchedulerStats,
@@ -154,11 +155,11 @@ class Scheduler:
         budget = self._schedule_running()
         if not retracted:
             self._admit(budget)
-        if not self._next.scheduled:
+        if not self._next.rows:
             return None
-        batch = self._next.finish(self.counters.steps)
+        batch, in_flight = self._next.finish(self.counters.steps)
         self.counters.steps += 1
-        self._in_flight.append(InFlight(batch.step, self._next.scheduled))
+        self._in_flight.append(in_flight)
         self._next = BatchBuilder()
         self.admission.estimator.stepped()
         return batch
@@ -191,12 +192,11 @@ class Scheduler:
             elif pending:
                 prefilling.append(request)
         self.memory.grow_all(decoding, 1)
-        for request in decoding:
-            self._next.compute(request, 1)
+        self._next.compute_one_each(decoding)
         budget -= len(decoding)
         for request in prefilling:
             budget -= self._compute(request, budget)
-        if prefilling and not self._next.scheduled and not self._in_flight:
+        if prefilling and not self._next.rows and not self._in_flight:
             self._retract(self._last_in_rank())  # prompts hold all memory and none can go on: the next plan has room
             return self._schedule_running()
         return budget
@@ -274,22 +274,21 @@ class Scheduler:
         assert output.step == batch.step, f"the output of step {output.step} came for step {batch.step}"
         prompt_logprobs = {entry.row: entry for entry in output.prompt_logprobs}
         sampled = 0
-        for scheduled in batch.scheduled:
+        for request, stint, count, samples in batch:
             sample = sampled
-            sampled += scheduled.samples
-            if scheduled.late:
-                continue
-            request = scheduled.request
-            request.computed += scheduled.count
-            if scheduled.count > 1 or request.computed == request.prompt_len:
+            sampled += samples
+            if request.row < 0 or request.stint != stint:
+                continue  # it has ended or was retracted since
+            request.computed += count
+            if count > 1 or request.computed == request.prompt_len:
                 self._share(request)
-            if (entry := prompt_logprobs.get(request.row)) is not None:
+            if prompt_logprobs and (entry := prompt_logprobs.get(request.row)) is not None:
                 request.prompt_logprobs.extend(entry.entries[request.logprobs_from - entry.start :])
-            if scheduled.samples:
+            if samples:
                 request.promised -= 1
                 self._append(request, output.tokens[sample], output.logprobs[sample] if output.logprobs else None)
             elif request.computed == request.goal and not request.max_tokens:
-                self._publish(request, (), None, Finish("length"))
+                self._publish(request, ints(), None, Finish("length"), True)
 
     def fail(self, reason: str) -> None:
         """The oldest batch in flight raised in the worker: its requests end, everything else goes on.
@@ -297,13 +296,13 @@ class Scheduler:
         A batch that was already on its way may fail for the same reason: its other requests start again.
         """
         batch = self._in_flight.popleft()
-        for scheduled in batch.scheduled:
-            if scheduled.late:
+        for request, stint, _, _ in batch:
+            if request.row < 0 or request.stint != stint:
                 continue
             if batch.tainted:
-                self._retract(scheduled.request, keep=False)
+                self._retract(request, keep=False)
             else:
-                self._end(scheduled.request, Finish("error", detail=reason), keep=False)
+                self._end(request, Finish("error", detail=reason), keep=False)
         for other in self._in_flight:
             other.tainted = True
 
@@ -319,26 +318,26 @@ class Scheduler:
             return self._end(request, Finish("error", detail=detail), keep=False)
         request.tokens.append(token)
         self.counters.generated_tokens += 1
+        output_len = request.output_len
         finish = None
         if token in request.stop_ids:
             finish = Finish("stop", matched=token)
-        elif request.output_len >= request.max_tokens:
+        elif output_len >= request.max_tokens:
             finish = Finish("length")
-        return self._publish(request, (token,), logprobs, finish)
+        return self._publish(request, ints((token,)), logprobs, finish, output_len == 1)
 
     def _publish(
-        self, request: Request, tokens: tuple[int, ...], logprobs: Logprobs | None, finish: Finish | None
+        self, request: Request, tokens: Ints, logprobs: Logprobs | None, finish: Finish | None, first: bool
     ) -> None:
-        first = request.output_len == len(tokens)
         self.outbox.append(
             TokenOutput(
-                id=request.id,
-                tokens=ints(tokens),
-                cached_tokens=request.cached_tokens,
-                logprobs=None if logprobs is None else [logprobs],
-                prompt_logprobs=request.prompt_logprobs if first and request.sampling.prompt_logprobs >= 0 else None,
-                finish=finish,
-                cache=request.cache_report if first else None,
+                request.id,
+                tokens,
+                request.cached_tokens,
+                None if logprobs is None else [logprobs],
+                request.prompt_logprobs if first and request.sampling.prompt_logprobs >= 0 else None,
+                finish,
+                request.cache_report if first else None,
             )
         )
         if finish is not None:

@@ -43,10 +43,11 @@ class SlotPool:
         if not slots:
             return
         numbers = self._pages(slots)
-        if not self._out[numbers].all():
-            twice = (numbers[~self._out[numbers]] * self.page_size).tolist()
+        places = numbers.astype(np.intp)  # once, and not in each of the look-ups
+        if not self._out[places].all():
+            twice = (numbers[~self._out[places]] * self.page_size).tolist()
             raise ValueError(f"slots {twice[:8]} were freed twice")
-        self._out[numbers] = False
+        self._out[places] = False
         self._free.frombytes(numbers[::-1].tobytes())
 
     def check(self) -> None:
