@@ -6,6 +6,7 @@ gone (the lifeline). The pulse pipe takes beats, progress and last words. The tr
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ import msgspec
 from setproctitle import setproctitle
 
 from sgframe.assembly.choice import Choice, ShadowChoice
+from sgframe.errors import ConfigError
 from sgframe.interfaces.backend import Backend, ExecutorSpec
 from sgframe.interfaces.transport import Transport
 from sgframe.journal import Journal, RecordedScheduler
@@ -30,6 +32,8 @@ from sgframe.scheduler.report import Report
 from sgframe.scheduler.scheduler import Limits, Scheduler
 from sgframe.scheduling import SchedulerSpec, build
 from sgframe.worker.loop import WorkerLoop
+
+log = logging.getLogger(__name__)
 
 FRONT_CHANNEL = "front"
 WORKER_CHANNEL = "worker-0"
@@ -117,6 +121,8 @@ def main() -> None:
     try:
         perform(letter, pulse)
     except Exception as error:
+        if not isinstance(error, ConfigError):
+            log.exception("%s ends", letter.name)
         pulse.last_words(error)
         raise SystemExit(1) from error
 

@@ -95,10 +95,16 @@ class Journal:
             log.warning("the journal %s is full: nothing is recorded from here on", self._path)
             return
         try:
-            os.write(self._fd, data)
+            written = os.write(self._fd, data)
         except OSError as error:  # a full disk must not end the service
-            self._room = -1
-            log.error("the journal %s cannot be written any more: %s", self._path, error.strerror)
+            self._give_up(error.strerror)
+        else:
+            if written < len(data):  # nothing behind a torn frame could be read
+                self._give_up("the disk took a part of a frame only")
+
+    def _give_up(self, reason: str | None) -> None:
+        self._room = -1
+        log.error("the journal %s cannot be written any more: %s", self._path, reason)
 
 
 class RecordedScheduler(Scheduler):
@@ -121,14 +127,23 @@ class RecordedScheduler(Scheduler):
         return super().flush()
 
     def plan(self, now: float) -> ScheduleBatch | None:
-        batch = super().plan(now)
+        try:
+            batch = super().plan(now)
+        except BaseException:  # what led here is what a replay is wanted for
+            self._journal.record(Planned(now, -1, 0))
+            self._journal.flush()
+            raise
         self._journal.record(Planned(now, -1, 0) if batch is None else Planned(now, batch.step, digest(batch)))
         self._journal.flush()
         return batch
 
     def apply(self, output: StepOutput) -> None:
         self._journal.record(output)
-        super().apply(output)
+        try:
+            super().apply(output)
+        except BaseException:
+            self._journal.flush()
+            raise
 
     def fail(self, reason: str) -> None:
         self._journal.record(StepFailed(-1, reason))

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -144,6 +145,8 @@ def _require_sense(ctx: click.Context, options: dict[str, Any]) -> None:
         raise click.UsageError(
             f"--block-level serves nobody, so --{given[0].replace('_', '-')} means nothing: drop one"
         )
+    if options["rate"] is not None and not isfinite(options["rate"]):
+        raise click.UsageError(f"--rate {options['rate']}: must be a finite number")
     if {"users", "rate"} <= {*given}:
         raise click.UsageError("--users is a closed loop and --rate an open one: drop one")
     if options["max_step_tokens"] < options["max_running"]:

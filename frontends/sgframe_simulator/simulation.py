@@ -29,8 +29,9 @@ class Setup:
 
     Attributes:
         users: requests in flight in a closed loop; 0: an open loop, ``rate`` times as fast as the trace.
-        block_level: as studies of caches count: prompts alone, in whole blocks, one at a time. A last block that is not
-            whole counts as one, and a prompt longer than the cache enters it as far as it goes.
+        block_level: as studies of caches count: prompts alone, in whole blocks, one at a time, in no time at the times of
+            the trace. A last block that is not whole counts as one, and a prompt longer than the cache enters it as far as
+            it goes.
         every_step: no decode steps are merged (see merging).
     """
 
@@ -125,6 +126,8 @@ class Simulation:
             progress(self._ended)
 
     def _submit(self, request: int, arrived: float) -> None:
+        if self._setup.block_level:
+            arrived = self._now = max(self._now, float(self._trace.arrivals[request]))
         self._arrived[request] = arrived
         sampling = TokenSampling(seed=request)
         message = GenerateRequest(request, self._prompt(request), self._outputs[request], ints(), sampling)
@@ -144,8 +147,8 @@ class Simulation:
             if np.isnan(self._admitted[request]):
                 self._admitted[request] = self._now
         work = self._device.execute(batch)
-        seconds = self._setup.costs.seconds(work)
-        if not self._setup.every_step and only_decodes(batch):
+        seconds = 0.0 if self._setup.block_level else self._setup.costs.seconds(work)
+        if not (self._setup.every_step or self._setup.block_level) and only_decodes(batch):
             until_arrival = self._arrivals.next_time - self._now
             ahead = steps_until_change(self._scheduler, seconds, until_arrival) - 1
             skipped = skip(self._scheduler, ahead, self._trace.own_token)

@@ -81,7 +81,7 @@ def load_trace(path: Path, block: int | None = None) -> Trace:
     for number, line in lines:
         if not _fits(line, size):
             raise _fault(path, number, f"{_lengths(line)} do not fit blocks of {size} tokens")
-    return _trace(size, [line for _, line in lines])
+    return _trace(size, sorted((line for _, line in lines), key=lambda line: line.seconds))  # later ids arrive later
 
 
 def _text_lines(path: Path) -> list[bytes]:

@@ -11,6 +11,7 @@ from pydantic import NonNegativeInt, field_validator
 from sgframe import PluginSettings, Provider, hookimpl
 
 STRATEGIES: Mapping[str, str] = {
+    "adaptive": "sgframe_radix.eviction.adaptive:Adaptive",
     "fifo": "sgframe_radix.eviction.fifo:FIFO",
     "lfu": "sgframe_radix.eviction.lfu:LFU",
     "lru": "sgframe_radix.eviction.lru:LRU",

@@ -176,8 +176,8 @@ class RadixCache(Cache):
         self._tokens += len(tokens)
         self._locked_tokens += len(tokens)
         self._stamps.attached(parent, self._tree.key(tokens, 0))
-        returned = self._ghosts.revive(parent.namespace, parent.end, parent.crc, tokens)
-        self._strategy.inserted(leaf, lease, returned)
+        returned, ghost = self._ghosts.revive(parent.namespace, parent.end, parent.crc, tokens)
+        self._strategy.inserted(leaf, lease, returned, ghost)
 
     def _cut(self, leaf: TreeNode, count: int, now: float) -> Ints:
         """Evict the last ``count`` tokens of ``leaf``, or all if there are no more; return their slots."""
@@ -192,7 +192,7 @@ class RadixCache(Cache):
         else:
             before = leaf.parent
             self._strategy.removed(leaf)
-        leaf.tail = self._ghosts.remember(leaf.namespace, before.end, before.crc, tokens, now, leaf.tail)
+        leaf.tail = self._ghosts.remember(leaf.namespace, before.end, before.crc, tokens, now, leaf.mark, leaf.tail)
         return slots
 
     def _evicted_at(self, node: TreeNode | None, matched: int, tokens: Ints, namespace: Namespace) -> float | None:

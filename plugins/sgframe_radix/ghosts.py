@@ -7,6 +7,7 @@ length share a CRC about once in 4 billion; then a miss is explained wrongly, an
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 from zlib import crc32
 
 from sgframe.messages import Ints, Namespace
@@ -20,8 +21,8 @@ Parts = tuple[int, float, "Parts | None"]
 """What was evicted at one time: from its start to the end of the stretch so many tokens; when; the parts further on, which
 went before. Within ``ONE_TIME`` seconds it counts as one time."""
 
-Stretch = tuple[Ints, Parts]
-"""Tokens that followed each other, in the parts that they were evicted in."""
+Stretch = tuple[Ints, Parts, Any]
+"""Tokens that followed each other, in the parts that they were evicted in, and the eviction strategy's mark of the last."""
 
 ONE_TIME = 1.0
 
@@ -36,7 +37,14 @@ class Ghosts:
         self._tokens = 0
 
     def remember(
-        self, namespace: Namespace, start: int, crc: int, tokens: Ints, now: float, tail: Path | None = None
+        self,
+        namespace: Namespace,
+        start: int,
+        crc: int,
+        tokens: Ints,
+        now: float,
+        mark: Any = None,
+        tail: Path | None = None,
     ) -> Path:
         """``tokens`` were evicted ``now``; before them on their path lie ``start`` tokens with CRC ``crc``.
 
@@ -48,8 +56,9 @@ class Ghosts:
         if tail is not None and (further := self._forget(tail)):
             tokens = tokens + further[0]
             _, before, rest = further[1]
+            mark = further[2]
             parts = (len(tokens), before, rest) if now - before < ONE_TIME else (len(tokens), now, further[1])
-        self._store(path, (tokens, parts))
+        self._store(path, (tokens, parts, mark))
         return path
 
     def evicted_at(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> float | None:
@@ -57,25 +66,25 @@ class Ghosts:
         stretch = self._stretches.get(self._path(namespace, start, crc, tokens))
         return None if stretch is None else stretch[1][1]
 
-    def revive(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> int:
+    def revive(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> tuple[int, Any]:
         """``tokens`` are cached again; of the stretches they run through only what lies beyond stays evicted.
 
-        Returns how many tokens at the beginning of ``tokens`` had been evicted.
+        Returns how many tokens at the beginning of ``tokens`` had been evicted, and the mark of the last of them.
         """
-        at = 0
+        at, mark = 0, None
         while at < len(tokens):
             stretch = self._forget(self._path(namespace, start + at, crc, tokens[at : at + self._page]))
             if stretch is None:
                 break
-            evicted, parts = stretch
+            evicted, parts, mark = stretch
             again = tokens[at : at + len(evicted)]
             shared = shared_length(evicted, again) // self._page * self._page
             crc = crc32(again[:shared], crc)
             at += shared
             if 0 < shared < len(evicted):
                 beyond = evicted[shared:]
-                self._store(self._path(namespace, start + at, crc, beyond), (beyond, _last(parts, len(beyond))))
-        return at
+                self._store(self._path(namespace, start + at, crc, beyond), (beyond, _last(parts, len(beyond)), mark))
+        return at, mark
 
     def _path(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> Path:
         return namespace, start, crc32(tokens[: self._page], crc)

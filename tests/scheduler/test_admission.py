@@ -212,3 +212,54 @@ def test_the_policy_is_not_asked_again_while_the_next_one_still_does_not_fit() -
     for _ in range(8):
         bench.step()
     assert Counting.asked - asked == 1
+
+
+class Pops(Policy):
+    def order(self, waiting, cache):
+        waiting.pop()
+
+
+class SortsInPlace(Policy):
+    def order(self, waiting, cache):
+        waiting.sort(key=lambda request: -request.id)
+
+
+@pytest.mark.parametrize("policy", [Pops(), SortsInPlace()])
+def test_a_policy_cannot_change_the_queue_itself(policy: Policy) -> None:
+    bench = Bench(policy=policy, max_running=1)
+    for id in (1, 2, 3):
+        bench.add(id, [id], max_tokens=2)
+    bench.step()
+    assert [request.id for request in bench.scheduler.waiting] == [2, 3]
+    bench.run()
+    assert sorted(bench.finished) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_nobody_gives_way_to_one_that_waits_for_its_twin(overlap: bool) -> None:
+    bench = Bench(slots=512, max_running=2, max_step_tokens=5, policy=Urgent(), overlap=overlap)
+    long = [i % 47 for i in range(200)]
+    bench.add(2, [49], max_tokens=100)
+    bench.step()
+    bench.step()
+    bench.add(3, long, max_tokens=2, priority=2)
+    for _ in range(3):
+        bench.step()
+    bench.add(4, [*long, 9], max_tokens=2, priority=1)
+    before = len(bench.outputs[2])
+    for _ in range(20):
+        bench.step()
+    assert len(bench.outputs[2]) - before == 20
+    assert bench.scheduler.counters.retractions == 0
+    bench.run()
+
+
+def test_one_whose_twin_is_done_is_not_kept_out_by_a_bigger_one_behind_it() -> None:
+    bench = Bench(slots=120, max_running=4, max_step_tokens=60, overlap=True)
+    bench.add(1, list(range(40)), max_tokens=60)
+    bench.add(2, list(range(40)), max_tokens=1)
+    bench.add(3, [7] * 90, max_tokens=1)
+    for _ in range(10):
+        bench.step()
+    assert 2 in bench.finished
+    bench.run()

@@ -147,3 +147,30 @@ def test_another_format_is_named(tmp_path: Path) -> None:
     journal.flush()
     with pytest.raises(ConfigError, match="format 'sgframe-journal-99'; this version reads sgframe-journal-1"):
         replay(tmp_path / "j")
+
+
+def test_the_journal_holds_what_led_to_a_fault_in_the_scheduler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = spec()
+    scheduler = build(made, partial(RecordedScheduler, Journal(tmp_path / "j", MiB, made)))
+    monkeypatch.setattr(scheduler.memory.cache, "peek", lambda *arguments: 1 / 0)
+    scheduler.add(GenerateRequest(1, ints([1, 2]), 4, ints(), TokenSampling(seed=0)))
+    with pytest.raises(ZeroDivisionError):
+        scheduler.plan(1.0)
+    _, entries = read_journal(tmp_path / "j")
+    assert [type(entry).__name__ for entry in entries] == ["GenerateRequest", "Planned"]
+
+
+def test_a_torn_write_ends_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal, write = Journal(tmp_path / "j", MiB, spec()), os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
+    journal.record(Planned(0.0, 0, 1))
+    journal.flush()
+    monkeypatch.undo()
+    journal.record(Planned(1.0, 1, 1))
+    journal.flush()
+    assert list(read_journal(tmp_path / "j")[1]) == []
+    assert "cannot be written any more: the disk took a part of a frame only" in caplog.text

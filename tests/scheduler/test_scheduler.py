@@ -196,6 +196,18 @@ def test_a_token_of_minus_one_ends_that_request_alone() -> None:
     assert bench.outputs[2] == expected_output([3, 4], 3)
 
 
+def test_what_a_prompt_that_is_not_finite_computed_is_not_cached() -> None:
+    bench = Bench()
+    bench.add(1, [1, 2, 3, 4, 5, 6], max_tokens=4)
+    batch = bench.scheduler.plan(1)
+    assert batch is not None
+    bench.worker.execute(batch)
+    bench.scheduler.apply(StepOutput(batch.step, batch.rows, ints([-1])))
+    bench.collect()
+    assert bench.finished[1].reason == "error"
+    assert bench.scheduler.memory.cache.stats().evictable == 0
+
+
 def test_a_failed_step_ends_its_requests_and_the_next_ones_run() -> None:
     bench = Bench()
     bench.add(1, [1, 2], max_tokens=3)

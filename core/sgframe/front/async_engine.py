@@ -176,7 +176,9 @@ class AsyncEngine:
         try:
             await traffic()
         except PeerLost as lost:
-            self._die(f"the scheduler's channel is lost: {lost}")
+            # a lost channel means a dead child, and its last words, on their way, say more
+            loop = asyncio.get_running_loop()
+            loop.call_later(LAST_WORDS_TIME, self._die, f"the scheduler's channel is lost: {lost}")
         except Exception as error:  # nobody would be answered any more
             log.exception("the traffic with the scheduler broke off")
             self._die(f"the front failed: {error!r}")

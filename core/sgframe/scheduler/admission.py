@@ -7,7 +7,7 @@ when the next one does not fit, all behind it wait, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sgframe.interfaces.cache import CacheView
 from sgframe.interfaces.policy import Policy
@@ -70,14 +70,19 @@ class Admission:
         """The next one, which has given back its lease, lacks ``shortage`` slots."""
         self._refused = self._slack(running) + shortage - 1
 
-    def victims(self, running: Sequence[Request], free_rows: int) -> Iterator[Request]:
-        """Those of ``running`` that the policy sends back for the sake of waiting ones that do not fit, if that helps."""
+    def victims(
+        self, running: Sequence[Request], free_rows: int, held_back: Callable[[Request], bool]
+    ) -> Iterator[Request]:
+        """Those of ``running`` that the policy sends back for the sake of waiting ones that do not fit, if that helps; it
+        does not for one that is ``held_back``."""
         if not self._preempts or self._settled or not self.queue:
             return
         self._settled = True
         self.queue.age(running)
         left, room, wanted = list(running), self._memory.available, 0
         for request in list(order(self.queue.requests, self._policy, self._memory.cache)):
+            if held_back(request):
+                continue
             matched = self._memory.cache.peek(request.tokens, request.namespace, request.match_limit).matched
             wanted += self.estimator.demand([request]) - matched
             free_rows -= 1
@@ -99,7 +104,7 @@ class Admission:
     def _victim(self, request: Request, running: Sequence[Request]) -> Request | None:
         """As the policy says; nobody if it raises or names one that does not run."""
         try:
-            victim = self._policy.victim(request, running)
+            victim = self._policy.victim(request, tuple(running))
             if victim is None or any(victim is one for one in running):
                 return victim  # type: ignore[return-value]  # the same object, seen through the policy's protocol
             wrong = f"named {victim!r} as victim, which does not run"
@@ -112,7 +117,7 @@ class Admission:
 def order(waiting: Sequence[Request], policy: Policy, cache: CacheView) -> Sequence[Request]:
     """``waiting`` as ``policy`` orders it; in order of arrival if it raises, or drops, repeats or invents a request."""
     try:
-        ordered = policy.order(waiting, cache)
+        ordered = policy.order(tuple(waiting), cache)  # a copy: the queue is not the policy's to change
         wrong = fault(waiting, ordered)
         if not wrong:
             return ordered  # type: ignore[return-value]  # the same objects, seen through the policy's protocol

@@ -96,9 +96,13 @@ class KvMemory:
         return len(slots)
 
     def check(self, running: Sequence[Request]) -> None:
-        """Raise AssertionError unless every slot has exactly one owner."""
+        """Raise AssertionError unless every slot has exactly one owner. O(slots + cached tokens): for tests."""
         self.pool.check()
         self.cache.check()
+        self.balance(running)
+
+    def balance(self, running: Sequence[Request]) -> None:
+        """Raise AssertionError unless what is free, cached and owned adds up to all slots. O(slots of ``running``)."""
         cached = self.cache.stats()
         owned = 0
         for request in running:

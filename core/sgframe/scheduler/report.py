@@ -31,7 +31,7 @@ class Report:
     def idle(self, scheduler: Scheduler) -> None:
         """When the last request has ended: the accounts must balance. A mismatch is logged and does not end the service."""
         try:
-            scheduler.check()
+            scheduler.memory.balance(scheduler.running)
         except AssertionError as error:
             log.error("KV slots do not add up: %s", error)
 

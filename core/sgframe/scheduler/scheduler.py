@@ -149,7 +149,8 @@ class Scheduler:
                 self._end(request, Finish("abort", detail=request.abort_cause))
         self._aborted.clear()
 
-        for victim in self.admission.victims(self.running, len(self._free_rows)):
+        self._twins.watch(self.running)
+        for victim in self.admission.victims(self.running, len(self._free_rows), self._waits_for_twin):
             self._retract(victim)
         retracted = self._make_room_for_decoding()
         budget = self._schedule_running()
@@ -223,7 +224,8 @@ class Scheduler:
             self.memory.lease(request)
             if shortage := self.admission.shortage(request, self.running):
                 self.memory.give_back(request, keep=False)
-                self.admission.refuse(shortage, self.running)
+                if not self._held:  # one who is held back may need less
+                    self.admission.refuse(shortage, self.running)
                 break
             self._start(request)
             budget -= self._compute(request, budget)
@@ -280,7 +282,8 @@ class Scheduler:
             if request.row < 0 or request.stint != stint:
                 continue  # it has ended or was retracted since
             request.computed += count
-            if count > 1 or request.computed == request.prompt_len:
+            finite = not samples or output.tokens[sample] >= 0
+            if finite and (count > 1 or request.computed == request.prompt_len):
                 self._share(request)
             if prompt_logprobs and (entry := prompt_logprobs.get(request.row)) is not None:
                 request.prompt_logprobs.extend(entry.entries[request.logprobs_from - entry.start :])
@@ -391,6 +394,6 @@ class Scheduler:
         )
 
     def check(self) -> None:
-        """Raise AssertionError unless every slot has exactly one owner. For tests, and at idle in service."""
+        """Raise AssertionError unless every slot has exactly one owner. O(cached tokens): for tests."""
         self.memory.check(self.running)
         self._shadow.check()

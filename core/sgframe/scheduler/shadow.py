@@ -118,7 +118,7 @@ class Simulation:
 
     def _ordered(self) -> Sequence[Request]:
         waiting = self._queue.requests
-        ordered = self._policy.order(waiting, self.memory.cache)
+        ordered = self._policy.order(tuple(waiting), self.memory.cache)
         if wrong := fault(waiting, ordered):
             raise ValueError(f"the policy {wrong}")
         return ordered  # type: ignore[return-value]  # the same objects, seen through the policy's protocol

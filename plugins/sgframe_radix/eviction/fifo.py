@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from sgframe.interfaces.cache import Clock, Lease
 from sgframe_radix.eviction.leaves import LeafHeap, LeafStrategy
@@ -17,7 +18,7 @@ class FIFO(LeafStrategy):
         self._leaves = LeafHeap()
         self._insertions = 0
 
-    def inserted(self, leaf: TreeNode, lease: Lease, returned: int) -> None:
+    def inserted(self, leaf: TreeNode, lease: Lease, returned: int, ghost: Any) -> None:
         self._insertions += 1
         leaf.mark = self._insertions
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from sgframe.interfaces.cache import Clock, Lease
 from sgframe_radix.eviction.queues import RankedQueues
@@ -20,7 +21,7 @@ class Priority(EvictionStrategy):
         super().__init__(clock)
         self._unlocked = RankedQueues()
 
-    def inserted(self, leaf: TreeNode, lease: Lease, returned: int) -> None:
+    def inserted(self, leaf: TreeNode, lease: Lease, returned: int, ghost: Any) -> None:
         leaf.mark = lease.priority
 
     def leased(self, path: Sequence[TreeNode], lease: Lease) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 from sgframe.interfaces.cache import Clock, Lease
 from sgframe_radix.eviction.leaves import LeafHeap, LeafStrategy
@@ -41,7 +42,7 @@ class S3FIFO(LeafStrategy):
         self._tokens = 0
         self._rank = 0
 
-    def inserted(self, leaf: TreeNode, lease: Lease, returned: int) -> None:
+    def inserted(self, leaf: TreeNode, lease: Lease, returned: int, ghost: Any) -> None:
         leaf.mark = Place(main=False, rank=self._next_rank())
         self._tokens += len(leaf.tokens)
         self._small_tokens += len(leaf.tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 from sgframe.interfaces.cache import Clock, Lease
 from sgframe_radix.eviction.strategy import EvictionStrategy
@@ -43,7 +44,7 @@ class SLRU(EvictionStrategy):
         self._probation = Segment()
         self._protected = Segment()
 
-    def inserted(self, leaf: TreeNode, lease: Lease, returned: int) -> None:
+    def inserted(self, leaf: TreeNode, lease: Lease, returned: int, ghost: Any) -> None:
         leaf.mark = self._probation
 
     def split(self, upper: TreeNode, lower: TreeNode) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from sgframe.interfaces.cache import Clock, Lease
 from sgframe_radix.tree import TreeNode
@@ -25,11 +26,11 @@ class EvictionStrategy(ABC):
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
-    def inserted(self, leaf: TreeNode, lease: Lease, returned: int) -> None:
+    def inserted(self, leaf: TreeNode, lease: Lease, returned: int, ghost: Any) -> None:
         """``leaf`` is new, locked by ``lease`` alone, which covers the path to its end.
 
-        Its first ``returned`` tokens were evicted not long ago. Its parent is what the path goes on from: a root, a node
-        that was found cached, or one that this lease inserted before.
+        Its first ``returned`` tokens were evicted not long ago; ``ghost`` is the ``mark`` that the last of them had.
+        Its parent is what the path goes on from: a root, a node that was found cached, or one that this lease inserted.
         """
         return
 
