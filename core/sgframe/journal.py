@@ -11,6 +11,7 @@ import logging
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -62,17 +63,38 @@ def digest(batch: ScheduleBatch) -> int:
     return int.from_bytes(blake2b(encode(batch), digest_size=8).digest(), "little")
 
 
+@contextmanager
+def new_file(path: Path) -> Iterator[None]:
+    """Make the empty file of a journal that is to begin later; it is gone again if what is done meanwhile raises.
+
+    Raises ConfigError when the file exists or cannot be made.
+    """
+    os.close(_open(path, os.O_EXCL))
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _open(path: Path, flags: int = 0) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | flags, 0o600)
+    except FileExistsError:
+        raise ConfigError(f"the journal {path} exists already: move it away, or name another file") from None
+    except OSError as error:
+        raise ConfigError(f"the journal {path} cannot be written: {error.strerror}") from None
+
+
 class Journal:
-    """Appends to a new file of at most ``limit`` bytes; from there on nothing is recorded, and the log says so."""
+    """Appends to a file, new or empty, at most ``limit`` bytes; from there on nothing is recorded, and the log says so."""
 
     def __init__(self, path: Path, limit: int, spec: SchedulerSpec) -> None:
-        """Raises ConfigError when the file exists or cannot be made."""
-        try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        except FileExistsError:
-            raise ConfigError(f"the journal {path} exists already: move it away, or name another file") from None
-        except OSError as error:
-            raise ConfigError(f"the journal {path} cannot be written: {error.strerror}") from None
+        """Raises ConfigError when the file holds something or cannot be made."""
+        self._fd = _open(path)
+        if os.fstat(self._fd).st_size:
+            os.close(self._fd)
+            raise ConfigError(f"the journal {path} exists already: move it away, or name another file")
         self._path = path
         self._room = limit
         self._frames: list[bytes] = []

@@ -11,11 +11,13 @@ import click
 from pydantic.json_schema import models_json_schema
 
 from sgframe.assembly.assemble import Configuration
-from sgframe.assembly.choice import Choice, load
+from sgframe.assembly.choice import Choice, Choices, load
 from sgframe.assembly.devices import probe
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
 from sgframe.errors import ConfigError
+from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduling import SchedulerSpec, build
 from sgframe_cli.columns import columns
 from sgframe_cli.options import CommandLine, settings_options
 
@@ -48,9 +50,12 @@ def show(command_line: CommandLine, as_json: bool) -> None:
 def check(command_line: CommandLine) -> None:
     """Exit with 0 if a server could be made of these settings, else say what is wrong and exit with 2.
 
-    Whether the device is there is only noted: a file may be checked on another machine than it is for.
+    The parts are built, but for what needs the device: whether that is there is only noted, for a file may be checked on
+    another machine than it is for, and whether its pages suit the cache is seen at the start.
     """
-    choices = command_line.configure().choose()
+    configuration = command_line.configure()
+    choices = configuration.choose()
+    _try_out(configuration.settings, choices)
     parts = ", ".join(f"{seam.value} {choice.name}" for seam, choice in choices.items())
     click.echo(f"The settings are right: {parts}")
     found = probe(choices[Seam.BACKEND])
@@ -63,6 +68,15 @@ def check(command_line: CommandLine) -> None:
 def schema(command_line: CommandLine) -> None:
     """Print the JSON schema of a config file, with the tables of the chosen parts."""
     click.echo(json.dumps(_schema(command_line.configure().choose()), indent=2))
+
+
+def _try_out(settings: Settings, choices: Choices) -> None:
+    """Build a scheduler, with pages of one token, and what the front is made of. Raises ConfigError."""
+    limits = Limits(slots=1, max_running=1, max_step_tokens=1)
+    spec = SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], settings.admission)
+    build(spec, Scheduler, choices.shadow)
+    for seam in (Seam.GRAMMAR, Seam.SOURCE):
+        choices[seam].build()
 
 
 def _values(configuration: Configuration) -> dict[str, Any]:

@@ -57,7 +57,8 @@ def _option(key: str) -> Callable[[F], F]:
     field = Settings.model_fields[key]
     name = "--" + key.replace("_", "-")
     flags = f"{name}/--no-{name[2:]}" if field.annotation is bool else name
-    shown = "" if field.default is None else f"  [default: {str(field.default).lower()}]"
+    default = str(field.default).lower() if field.annotation is bool else field.default
+    shown = "" if default is None else f"  [default: {default}]"
     return click.option(flags, key, type=_type(field), default=None, help=f"{field.description}.{shown}")
 
 

@@ -23,6 +23,8 @@ def replay(journal: Path, until: int | None) -> None:
     done = run_replay(journal, until)
     if done.difference is not None:
         raise click.ClickException(_describe(done.difference))
+    if until is not None and until >= done.plans:
+        raise click.UsageError(f"--until {until}: the journal ends before; it has {done.plans} steps, counted from 0")
     click.echo(f"{done.requests} requests, {done.plans} plans, every one as recorded")
     if until is not None:
         _show(done)

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from itertools import product
-from math import isfinite
+from math import isnan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,7 +71,7 @@ _HOW = [
     click.option("--users", type=_POSITIVE, metavar="N", default=USERS, help="Closed loop: requests at a time."),
     click.option(
         "--rate",
-        type=click.FloatRange(min=0, min_open=True),
+        type=click.FloatRange(1e-6, 1e6),
         show_default=False,
         help="Open loop instead: requests arrive when the trace says, X times as fast.",
         metavar="X",
@@ -145,8 +145,8 @@ def _require_sense(ctx: click.Context, options: dict[str, Any]) -> None:
         raise click.UsageError(
             f"--block-level serves nobody, so --{given[0].replace('_', '-')} means nothing: drop one"
         )
-    if options["rate"] is not None and not isfinite(options["rate"]):
-        raise click.UsageError(f"--rate {options['rate']}: must be a finite number")
+    if options["rate"] is not None and isnan(options["rate"]):
+        raise click.UsageError("--rate nan: must be a number")
     if {"users", "rate"} <= {*given}:
         raise click.UsageError("--users is a closed loop and --rate an open one: drop one")
     if options["max_step_tokens"] < options["max_running"]:

@@ -120,7 +120,9 @@ class Batch:
 
 
 def _cache_report(cache: CacheReport) -> dict[str, Any]:
-    report: dict[str, Any] = {"matched": cache.matched, "reason": cache.reason}
+    """That another namespace holds a prompt would tell one client of another's: it has never been seen, then."""
+    reason = "never_seen" if cache.reason == "namespace" else cache.reason
+    report: dict[str, Any] = {"matched": cache.matched, "reason": reason}
     if cache.reason == "evicted":
         report |= {"evicted_by": cache.evicted_by, "evicted_ago": round(cache.evicted_ago, 3)}
     return report

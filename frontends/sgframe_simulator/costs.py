@@ -12,6 +12,9 @@ from sgframe.assembly.settings import describe_errors
 from sgframe.errors import ConfigError
 from sgframe_simulator.device import Work
 
+MOST = 3600.0
+"""Seconds: an hour for a single step or token is no machine, and far larger sums are no numbers any more."""
+
 
 class Costs(BaseModel):
     """Seconds. The defaults are computed, not measured: a model of 8 billion parameters in bfloat16, with 128 KiB of KV a
@@ -19,13 +22,13 @@ class Costs(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    step: Annotated[float, Field(gt=0)] = 5e-3
+    step: Annotated[float, Field(gt=0, le=MOST)] = 5e-3
     """For each step: launching it, and reading the weights once."""
-    prefill_token: Annotated[float, Field(ge=0)] = 3.2e-5
+    prefill_token: Annotated[float, Field(ge=0, le=MOST)] = 3.2e-5
     """For each token of a prompt's chunk."""
-    decode_token: Annotated[float, Field(ge=0)] = 2e-5
+    decode_token: Annotated[float, Field(ge=0, le=MOST)] = 2e-5
     """For each row that decodes."""
-    context_token: Annotated[float, Field(ge=0)] = 3.3e-8
+    context_token: Annotated[float, Field(ge=0, le=MOST)] = 3.3e-8
     """For each token of KV that a decoding row reads."""
 
     def seconds(self, work: Work, steps: int = 1) -> float:

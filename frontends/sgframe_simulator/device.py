@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sgframe.messages import Ints, ScheduleBatch, StepOutput, ints
+from sgframe.messages import ScheduleBatch, StepOutput, ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +26,8 @@ class VirtualDevice:
     samples the token ``first_token + i``."""
 
     def __init__(self, max_running: int, first_token: int) -> None:
-        self._token = np.zeros(max_running, dtype=np.int32)  # by row
-        self._context = np.zeros(max_running, dtype=np.int64)  # by row: tokens whose KV is there
+        self._token = [0] * max_running  # by row
+        self._context = [0] * max_running  # by row: tokens whose KV is there
         self._first_token = first_token
 
     def execute(self, batch: ScheduleBatch) -> Work:
@@ -37,22 +35,20 @@ class VirtualDevice:
         for new in batch.admitted:
             self._token[new.row] = self._first_token + new.sampling.seed
             self._context[new.row] = len(new.slots)
-        rows, counts, samples = (
-            np.frombuffer(part, dtype=np.int32) for part in (batch.rows, batch.counts, batch.samples)
-        )
-        self._context[rows] += counts
-        decoding = rows[counts == 1]
-        context = int(self._context[decoding].sum())
-        sampled = rows[samples.astype(bool)]
-        output = StepOutput(batch.step, _ints(sampled), _ints(self._token[sampled]))
-        return Work(int(counts.sum()) - len(decoding), len(decoding), context, output)
+        contexts = self._context
+        prefilled = decoding = read = 0
+        for row, count in zip(batch.rows, batch.counts, strict=True):  # so few that arrays would not pay
+            context = contexts[row] = contexts[row] + count
+            if count == 1:
+                decoding += 1
+                read += context
+            else:
+                prefilled += count
+        sampled = ints(compress(batch.rows, batch.samples))
+        output = StepOutput(batch.step, sampled, ints([self._token[row] for row in sampled]))
+        return Work(prefilled, decoding, read, output)
 
     def skip(self, batch: ScheduleBatch, steps: int) -> None:
         """Compute as many further decode steps of the rows of ``batch``."""
-        self._context[np.frombuffer(batch.rows, dtype=np.int32)] += steps
-
-
-def _ints(values: NDArray[np.int32]) -> Ints:
-    result = ints()
-    result.frombytes(values.tobytes())
-    return result
+        for row in batch.rows:
+            self._context[row] += steps

@@ -5,7 +5,7 @@ Knows how a request's progress is counted (see ``Request``); decides nothing of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
 
 from sgframe.messages import ScheduleBatch, ints
@@ -27,9 +27,10 @@ def steps_until_change(scheduler: Scheduler, step_seconds: float, until_arrival:
     That is: until a first token comes, an output ends, a request arrives, or memory for a token more of each row is lacking.
     """
     decoding = _decoding(scheduler)
-    if not all(request.output_len for request in decoding):
+    outputs = [request.output_len for request in decoding]
+    if not all(outputs):
         return 1  # somebody's first token
-    ending = min(request.remaining + request.promised for request in decoding)
+    ending = min([request.max_tokens - output for request, output in zip(decoding, outputs, strict=True)])
     spare = scheduler.memory.available - len(decoding) * (scheduler.limits.page_size - 1)
     most = min(ending, 1 + max(0, spare) // len(decoding))
     return most if until_arrival > most * step_seconds else max(1, ceil(until_arrival / step_seconds))
@@ -40,16 +41,19 @@ def skip(scheduler: Scheduler, steps: int, token_of: Callable[[int], int]) -> in
 
     Fewer if somebody waits and there comes to be more room than now. Returns how many went by.
     """
+    decoding = _decoding(scheduler)
+    if not scheduler.waiting:
+        _skip(scheduler, decoding, steps, token_of)
+        return steps
     skipped, room = 0, _room(scheduler)
-    while skipped < steps and (_room(scheduler) <= room or not scheduler.waiting):
-        count = min(steps - skipped, WHILE_WAITING if scheduler.waiting else steps)
-        _skip(scheduler, count, token_of)
+    while skipped < steps and _room(scheduler) <= room:
+        count = min(steps - skipped, WHILE_WAITING)
+        _skip(scheduler, decoding, count, token_of)
         skipped += count
     return skipped
 
 
-def _skip(scheduler: Scheduler, steps: int, token_of: Callable[[int], int]) -> None:
-    decoding = _decoding(scheduler)
+def _skip(scheduler: Scheduler, decoding: Sequence[Request], steps: int, token_of: Callable[[int], int]) -> None:
     scheduler.memory.grow_all(decoding, steps)
     for request in decoding:
         request.tokens.extend(ints([token_of(request.id)]) * steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -52,14 +52,17 @@ class Shelf:
             return [pair]
         if "eviction" in pair.cache.settings:
             raise ConfigError(f"--eviction and --set {cache}.eviction say the same thing: drop one")
-        return [self._pair(policy, cache, {"eviction": eviction}) for eviction in evictions]
+        return [self._pair(policy, cache, eviction) for eviction in evictions]
 
-    def _pair(self, policy: str, cache: str, settings: Mapping[str, Any] | None = None) -> Pair:
-        """``settings`` are the cache's, beside those of its table."""
-        tables = {part: dict(table) for part, table in self.tables.items()}
-        if settings:
-            tables[cache] = {**tables.get(cache, {}), **settings}
-        choices = configure({"policy": policy, "cache": cache, "plugin": tables}, self.words).choose()
+    def _pair(self, policy: str, cache: str, eviction: str = "") -> Pair:
+        """``eviction`` is the cache's strategy, if one is chosen for it."""
+        tables = {part: dict(table) for part, table in self.tables.items() if part in (policy, cache)}
+        origins = {}
+        if eviction:
+            tables.setdefault(cache, {})["eviction"] = eviction
+            origins[f"plugin.{cache}.eviction"] = "--eviction"
+        found = configure({"policy": policy, "cache": cache, "plugin": tables}, self.words)
+        choices = replace(found, origins={**found.origins, **origins}).choose()
         return Pair(choices[Seam.POLICY], choices[Seam.CACHE])
 
 

@@ -93,10 +93,11 @@ class Simulation:
         self._hits = np.zeros(len(trace), dtype=np.int64)
 
     def _build_scheduler(self) -> Scheduler:
-        """At block level a page more, for the token that follows a prompt's last block (see ``_prompt``)."""
+        """At block level a request has room of its own, and a page for the token that follows its last block (see
+        ``_prompt``); what it leaves is cut to the cache's size by ``_trim``."""
         setup = self._setup
         clock = StepClock()
-        pages = self._whole_pages + setup.block_level
+        pages = self._whole_pages * (1 + setup.block_level) + setup.block_level
         longest = int(self._trace.input_lengths.max()) + 2 * self._page
         limits = Limits(
             slots=pages * self._page,
@@ -123,7 +124,16 @@ class Simulation:
                     f"the scheduler stands still with {waiting} requests waiting: its parts are at fault"
                 )
             self._take_outputs()
+            if self._setup.block_level:
+                self._trim()
             progress(self._ended)
+
+    def _trim(self) -> None:
+        """Once a request has ended: evict what the cache holds beyond its size."""
+        memory = self._scheduler.memory
+        excess = memory.cache.stats().evictable - self._whole_pages * self._page
+        if excess > 0 and self._scheduler.idle:
+            memory.pool.give_back(memory.cache.evict(excess))
 
     def _submit(self, request: int, arrived: float) -> None:
         if self._setup.block_level:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -21,7 +22,8 @@ USUAL_BLOCKS = (512, 64, 16)
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
-Time = Annotated[float, msgspec.Meta(ge=0)]
+Time = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+"""Milliseconds since 1970 are well below; far above, a second more makes no difference to a float."""
 BlockIds = Annotated[list[int], msgspec.Meta(min_length=1)]
 
 
@@ -81,6 +83,7 @@ def load_trace(path: Path, block: int | None = None) -> Trace:
     for number, line in lines:
         if not _fits(line, size):
             raise _fault(path, number, f"{_lengths(line)} do not fit blocks of {size} tokens")
+    _require_one_path_each(path, lines)
     return _trace(size, sorted((line for _, line in lines), key=lambda line: line.seconds))  # later ids arrive later
 
 
@@ -95,7 +98,7 @@ def _text_lines(path: Path) -> list[bytes]:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     except (EOFError, lzma.LZMAError, zlib.error) as error:
         raise ConfigError(f"{path} cannot be decompressed: {error}; fetch or pack it again") from error
-    return data.split(b"\n")
+    return data.removeprefix(BOM_UTF8).split(b"\n")
 
 
 def _decoded(path: Path, texts: Sequence[bytes]) -> Iterator[Numbered]:
@@ -137,6 +140,20 @@ def _block_size(path: Path, lines: Sequence[Numbered]) -> int:
 def _fits(line: Line, block: int) -> bool:
     """Whether there is an id for every block, or for every whole one."""
     return len(line.hash_ids) in (line.input_length // block, -(-line.input_length // block))
+
+
+def _require_one_path_each(path: Path, lines: Sequence[Numbered]) -> None:
+    """Raise ConfigError where an id follows another than it did above."""
+    before: dict[int, int | None] = {}
+    for number, line in lines:
+        for name, previous in zip(line.hash_ids, [None, *line.hash_ids], strict=False):
+            if (known := before.setdefault(name, previous)) != previous:
+                reason = f"block {name} comes {_place(previous)}, and came {_place(known)} above"
+                raise _fault(path, number, f"{reason}: an id stands for a block and all that comes before it")
+
+
+def _place(previous: int | None) -> str:
+    return "first" if previous is None else f"after {previous}"
 
 
 def _trace(block: int, lines: Sequence[Line]) -> Trace:

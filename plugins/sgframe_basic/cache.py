@@ -37,6 +37,9 @@ class NoCache(Cache):
     def evict(self, count: int) -> Ints:
         return ints()
 
+    def clear(self) -> Ints:
+        return ints()
+
     def stats(self) -> CacheStats:
         return CacheStats(evictable=0, locked=0)
 

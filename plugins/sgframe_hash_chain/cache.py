@@ -5,18 +5,35 @@ Owns which blocks are cached, which are locked and in which order the others go.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import islice
 from math import ceil
 
 from sgframe.errors import ConfigError
-from sgframe.interfaces.cache import Cache, CacheStats, Clock, Insertion, Lease, Node, Peek, Snapshot, Watched
+from sgframe.interfaces.cache import (
+    FLUSH,
+    NAMESPACE_TOKENS,
+    NAMESPACES_LOOKED_AT,
+    Cache,
+    CacheStats,
+    Clock,
+    Insertion,
+    Lease,
+    Node,
+    Peek,
+    Snapshot,
+    Watched,
+)
 from sgframe.messages import Ints, Namespace, ints
 from sgframe_hash_chain import HashChainSettings
 from sgframe_hash_chain.block import Block, Key, Place
 from sgframe_hash_chain.ghosts import Ghosts
 from sgframe_hash_chain.invariants import check_blocks, check_memories
 from sgframe_hash_chain.watchers import Watchers
+
+LOOKUPS = 1024
+"""Blocks that a ``peek`` looks up in other namespaces at most: each takes as long as in the prompt's own."""
 
 
 class HashChainCache(Cache):
@@ -41,15 +58,17 @@ class HashChainCache(Cache):
         self._clock = clock
         self._blocks: dict[Key, Block] = {}
         self._unlocked: OrderedDict[Block, None] = OrderedDict()
-        self._starts: Counter[bytes] = Counter()  # in how many namespaces a prompt starts with this block
+        self._starts: dict[bytes, dict[Namespace, None]] = {}
+        """The namespaces in which a prompt starts with this block, in order of arrival."""
+        self._telling = ceil(NAMESPACE_TOKENS / self._block) * self._block
         self._ghosts = Ghosts(settings.ghost_tokens // self._block)
         self._watchers = Watchers()
         self._created = 0
         self._evicted_tokens = 0
 
     def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
-        """See CacheView. Reasons: ``page_floor`` when less than a block of tokens remains; ``namespace`` when nothing
-        matched but another namespace holds the first block; ``evicted`` as far back as the ghosts reach."""
+        """See CacheView. ``page_floor`` when less than a block of tokens remains; ``evicted`` as far back as the ghosts
+        reach; of other namespaces those that have begun last with the same block are looked at, with ``LOOKUPS``."""
         usable = self._usable(tokens, limit)
         place, matched = self._end(self._walk(tokens, 0, usable, namespace), namespace)
         if matched == len(tokens):
@@ -57,10 +76,13 @@ class HashChainCache(Cache):
         if matched == usable:
             return Peek(matched, "limit" if usable < self._usable(tokens, None) else "page_floor")
         missing = tokens[matched : matched + self._block].tobytes()
-        evicted_at = self._ghosts.evicted_at((place, missing))
-        if evicted_at is not None:
-            return Peek(matched, "evicted", "lru", self._clock() - evicted_at)
-        return Peek(matched, "namespace" if matched == 0 and missing in self._starts else "never_seen")
+        eviction = self._ghosts.eviction((place, missing))
+        if eviction is not None:
+            by, at = eviction
+            return Peek(matched, "evicted", by, self._clock() - at)
+        end = matched + self._telling
+        elsewhere = end <= usable and self._held_elsewhere(tokens, namespace, end)
+        return Peek(matched, "namespace" if elsewhere else "never_seen")
 
     def watch(self, tokens: Ints, namespace: Namespace = ()) -> Watched:
         usable = self._usable(tokens, None)
@@ -104,17 +126,20 @@ class HashChainCache(Cache):
             block = block.parent
 
     def evict(self, count: int) -> Ints:
-        blocks = min(ceil(count / self._block), len(self._unlocked))
-        freed = ints(b"".join([self._forget_next().slots for _ in range(blocks)]))
+        freed = self._forget(min(ceil(count / self._block), len(self._unlocked)), "lru")
         self._evicted_tokens += len(freed)
         return freed
+
+    def clear(self) -> Ints:
+        return self._forget(len(self._unlocked), FLUSH)
 
     def stats(self) -> CacheStats:
         unlocked = len(self._unlocked)
         return CacheStats(self._block * unlocked, self._block * (len(self._blocks) - unlocked), self._evicted_tokens)
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(tuple(self._describe(block) for block in self._blocks.values()))
+        now = self._clock()
+        return Snapshot(tuple([_describe(block, now) for block in self._blocks.values()]))
 
     def check(self) -> None:
         check_blocks(self._blocks, tuple(self._unlocked), self._block)
@@ -163,35 +188,51 @@ class HashChainCache(Cache):
         if number is None:
             number = self._created = self._created + 1
         if parent is None:
-            self._starts[key[1]] += 1
+            self._starts.setdefault(key[1], {})[namespace] = None
         self._watchers.came(*key)
         block = self._blocks[key] = Block(number, key, parent, namespace, slots)
         return block
 
-    def _forget_next(self) -> Block:
+    def _forget(self, blocks: int, by: str) -> Ints:
+        """Forget so many blocks, the next ones in order, on behalf of ``by``; return their slots."""
+        now = self._clock()
+        return ints(b"".join([self._forget_next(by, now).slots for _ in range(blocks)]))
+
+    def _forget_next(self, by: str, now: float) -> Block:
         block, _ = self._unlocked.popitem(last=False)
         del self._blocks[block.key]
         if block.parent is None:
-            self._forget_start(block.key[1])
-        self._ghosts.remember(block.key, block.number, self._clock())
+            self._forget_start(block.key[1], block.namespace)
+        self._ghosts.remember(block.key, block.number, by, now)
         self._watchers.gone(block.number)
         return block
 
-    def _forget_start(self, tokens: bytes) -> None:
-        self._starts[tokens] -= 1
-        if not self._starts[tokens]:
+    def _forget_start(self, tokens: bytes, namespace: Namespace) -> None:
+        namespaces = self._starts[tokens]
+        del namespaces[namespace]
+        if not namespaces:
             del self._starts[tokens]
 
-    def _describe(self, block: Block) -> Node:
-        return Node(
-            id=block.number,
-            parent=None if block.parent is None else block.parent.number,
-            tokens=tuple(ints(block.key[1])),
-            locks=block.locks,
-            hits=block.hits,
-            age=0.0 if block.locks else self._clock() - block.released_at,
-            namespace=block.namespace,
-        )
+    def _held_elsewhere(self, tokens: Ints, namespace: Namespace, end: int) -> bool:
+        """Whether one of some other namespaces holds ``tokens[:end]``."""
+        blocks = end // self._block
+        namespaces = reversed(self._starts.get(tokens[: self._block].tobytes(), {}))
+        others = (other for other in namespaces if other != namespace)
+        looked_at = islice(others, min(NAMESPACES_LOOKED_AT, LOOKUPS // blocks))
+        return any(len(self._walk(tokens, 0, end, other)) == blocks for other in looked_at)
+
+
+def _describe(block: Block, now: float) -> Node:
+    parent = block.parent
+    return Node(
+        block.number,
+        None if parent is None else parent.number,
+        block.key[1],
+        block.locks,
+        block.hits,
+        0.0 if block.locks else now - block.released_at,
+        block.namespace,
+    )
 
 
 def _require_live(lease: Lease) -> None:

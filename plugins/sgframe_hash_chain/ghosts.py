@@ -19,20 +19,20 @@ class Ghosts:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._entries: OrderedDict[Key, tuple[int, float]] = OrderedDict()
+        self._entries: OrderedDict[Key, tuple[int, str, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def remember(self, key: Key, number: int, now: float) -> None:
-        self._entries[key] = number, now
+    def remember(self, key: Key, number: int, by: str, now: float) -> None:
+        self._entries[key] = number, by, now
         if len(self._entries) > self.limit:
             self._entries.popitem(last=False)
 
-    def evicted_at(self, key: Key) -> float | None:
-        """When this block was evicted; None: it was not, as far as is remembered."""
+    def eviction(self, key: Key) -> tuple[str, float] | None:
+        """By whom and when this block was evicted; None: it was not, as far as is remembered."""
         entry = self._entries.get(key)
-        return None if entry is None else entry[1]
+        return None if entry is None else entry[1:]
 
     def revive(self, key: Key) -> int | None:
         """The number this block had before it was evicted; it is a ghost no more."""

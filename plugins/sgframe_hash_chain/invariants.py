@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from sgframe.messages import ints
+from sgframe.messages import Namespace, ints
 from sgframe_hash_chain.block import Block, Key
 from sgframe_hash_chain.ghosts import Ghosts
 from sgframe_hash_chain.watchers import Watchers
@@ -28,13 +28,17 @@ def check_blocks(blocks: Mapping[Key, Block], unlocked: Sequence[Block], size: i
 
 
 def check_memories(
-    blocks: Mapping[Key, Block], starts: Mapping[bytes, int], ghosts: Ghosts, watchers: Watchers
+    blocks: Mapping[Key, Block],
+    starts: Mapping[bytes, Collection[Namespace]],
+    ghosts: Ghosts,
+    watchers: Watchers,
 ) -> None:
     """Raise AssertionError when what is remembered beside the blocks does not fit them, or is more than it may be."""
-    firsts = Counter(block.key[1] for block in blocks.values() if block.parent is None)
-    _require(firsts == starts, "the count of first blocks differs from the blocks")
+    firsts = {(block.key[1], block.namespace) for block in blocks.values() if block.parent is None}
+    remembered = {(tokens, namespace) for tokens, namespaces in starts.items() for namespace in namespaces}
+    _require(firsts == remembered and all(starts.values()), "the first blocks remembered differ from those there are")
     _require(len(ghosts) <= ghosts.limit, f"{len(ghosts)} ghosts are kept, {ghosts.limit} may be")
-    _require(all(ghosts.evicted_at(key) is None for key in blocks), "a cached block counts as evicted")
+    _require(all(ghosts.eviction(key) is None for key in blocks), "a cached block counts as evicted")
     numbers = {block.number for block in blocks.values()}
     places = [place for place in watchers.places() if isinstance(place, int)]
     _require(numbers.issuperset(places), "a stamp waits for what follows a block that is gone")

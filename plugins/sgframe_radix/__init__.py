@@ -26,10 +26,11 @@ class RadixSettings(PluginSettings):
     """``eviction``: which strategy names the next leaf to forget, or ``module:Class`` of your own.
 
     ``ghost_tokens``: how many evicted tokens are remembered (not their KV), to tell a miss that was evicted from one
-    that was never seen. At the bound the oldest are forgotten and count as never seen."""
+    that was never seen, and to let strategies learn. Each takes four bytes. At the bound the oldest are forgotten and
+    count as never seen."""
 
     eviction: str = "lru"
-    ghost_tokens: NonNegativeInt = 2**20
+    ghost_tokens: NonNegativeInt = 2**22
 
     @field_validator("eviction")
     @classmethod

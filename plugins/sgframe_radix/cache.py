@@ -5,12 +5,28 @@ Owns which nodes are locked. It never sees a tensor or a request, and leaves to 
 
 from __future__ import annotations
 
+from itertools import islice
 from zlib import crc32
 
-from sgframe.interfaces.cache import Cache, CacheStats, Clock, Insertion, Lease, Node, Peek, Snapshot, Stamp, Watched
+from sgframe.interfaces.cache import (
+    FLUSH,
+    NAMESPACE_TOKENS,
+    NAMESPACES_LOOKED_AT,
+    Cache,
+    CacheStats,
+    Clock,
+    Insertion,
+    Lease,
+    Node,
+    Peek,
+    Snapshot,
+    Stamp,
+    Watched,
+)
 from sgframe.messages import Ints, Namespace, ints
 from sgframe_radix import RadixSettings
 from sgframe_radix.eviction import load_strategy
+from sgframe_radix.eviction.guard import Guard
 from sgframe_radix.ghosts import Ghosts
 from sgframe_radix.invariants import check_tree
 from sgframe_radix.stamps import Stamps
@@ -25,10 +41,10 @@ class RadixCache(Cache):
 
     def __init__(self, settings: RadixSettings, *, page_size: int, clock: Clock) -> None:
         self._page = page_size
+        self._telling = -(-NAMESPACE_TOKENS // page_size) * page_size
         self._clock = clock
         self._tree = RadixTree(page_size)
-        self._eviction = settings.eviction
-        self._strategy = load_strategy(settings.eviction, clock)
+        self._strategy = Guard(settings.eviction, load_strategy(settings.eviction, clock), self._tree, clock)
         self._stamps = Stamps()
         self._ghosts = Ghosts(settings.ghost_tokens, page_size)
         self._tokens = 0
@@ -36,20 +52,21 @@ class RadixCache(Cache):
         self._evicted_tokens = 0
 
     def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
-        """See CacheView. Reasons: ``page_floor`` when less than a page of tokens remains; ``namespace`` when nothing
-        matched but another namespace holds the first page; ``evicted`` as far back as the ghost list reaches."""
+        """See CacheView. ``evicted`` as far back as the ghost list reaches; of other namespaces those that have begun last
+        with the same page are looked at."""
         usable = self._usable(tokens, limit)
         node, matched = self._find(tokens, namespace, usable)
         if matched == len(tokens):
             return Peek(matched, "whole")
         if matched == usable:
             return Peek(matched, "limit" if usable < self._usable(tokens, None) else "page_floor")
-        evicted_at = self._evicted_at(node, matched, tokens, namespace)
-        if evicted_at is not None:
-            return Peek(matched, "evicted", self._eviction, self._clock() - evicted_at)
-        if matched == 0 and self._tree.key(tokens, 0) in self._tree.starts:
-            return Peek(0, "namespace")
-        return Peek(matched, "never_seen")
+        eviction = self._eviction(node, matched, tokens, namespace)
+        if eviction is not None:
+            by, at = eviction
+            return Peek(matched, "evicted", by, self._clock() - at)
+        end = matched + self._telling
+        elsewhere = end <= usable and self._held_elsewhere(tokens, namespace, end)
+        return Peek(matched, "namespace" if elsewhere else "never_seen")
 
     def watch(self, tokens: Ints, namespace: Namespace = ()) -> Watched:
         usable = self._usable(tokens, None)
@@ -108,26 +125,19 @@ class RadixCache(Cache):
         self._strategy.released(path, lease)
 
     def evict(self, count: int) -> Ints:
-        freed = ints()
-        now = self._clock()
-        due = min(count, self._tokens - self._locked_tokens)
-        while len(freed) < due:
-            leaf = self._strategy.victim()
-            if leaf.locks or leaf.children:
-                raise RuntimeError(
-                    f"the eviction strategy '{self._eviction}' chose a node that is leased or has children"
-                )
-            freed += self._cut(leaf, due - len(freed), now)
-        self._tokens -= len(freed)
+        freed = self._forget(min(count, self._tokens - self._locked_tokens))
         self._evicted_tokens += len(freed)
         return freed
+
+    def clear(self) -> Ints:
+        return self._forget(self._tokens - self._locked_tokens, FLUSH)
 
     def stats(self) -> CacheStats:
         return CacheStats(self._tokens - self._locked_tokens, self._locked_tokens, self._evicted_tokens)
 
     def snapshot(self) -> Snapshot:
         now = self._clock()
-        return Snapshot(tuple(_describe(node, now) for node in self._tree.nodes()))
+        return Snapshot(tuple([_describe(node, now) for node in self._tree.nodes()]))
 
     def check(self) -> None:
         check_tree(self._tree, self._strategy.known(), self.stats())
@@ -162,10 +172,10 @@ class RadixCache(Cache):
             node.used_at = now
             path.append(node)
             node = node.parent
-        self._strategy.leased(path, lease)
         slots = ints()
         for node in reversed(path):
             slots += node.slots
+        self._strategy.leased(path, lease)
         return slots
 
     def _grow(self, lease: Lease, parent: TreeNode, tokens: Ints, slots: Ints) -> None:
@@ -179,8 +189,18 @@ class RadixCache(Cache):
         returned, ghost = self._ghosts.revive(parent.namespace, parent.end, parent.crc, tokens)
         self._strategy.inserted(leaf, lease, returned, ghost)
 
-    def _cut(self, leaf: TreeNode, count: int, now: float) -> Ints:
-        """Evict the last ``count`` tokens of ``leaf``, or all if there are no more; return their slots."""
+    def _forget(self, count: int, by: str | None = None) -> Ints:
+        """Cut leaves until ``count`` tokens are gone, for the strategy or ``by`` another; return their slots."""
+        freed = ints()
+        now = self._clock()
+        while len(freed) < count:
+            leaf = self._strategy.victim()
+            freed += self._cut(leaf, count - len(freed), by or self._strategy.name, now)
+        self._tokens -= len(freed)
+        return freed
+
+    def _cut(self, leaf: TreeNode, count: int, by: str, now: float) -> Ints:
+        """Forget the last ``count`` tokens of ``leaf``, or all if there are no more; return their slots."""
         keep = max(0, len(leaf.tokens) - count)
         keep -= keep % self._page
         tokens, slots = self._tree.trim(leaf, keep)
@@ -192,24 +212,32 @@ class RadixCache(Cache):
         else:
             before = leaf.parent
             self._strategy.removed(leaf)
-        leaf.tail = self._ghosts.remember(leaf.namespace, before.end, before.crc, tokens, now, leaf.mark, leaf.tail)
+        leaf.tail = self._ghosts.remember(leaf.namespace, before.end, before.crc, tokens, by, now, leaf.mark, leaf.tail)
         return slots
 
-    def _evicted_at(self, node: TreeNode | None, matched: int, tokens: Ints, namespace: Namespace) -> float | None:
-        """``node`` is where the walk along ``tokens`` ended after ``matched`` of them."""
+    def _eviction(
+        self, node: TreeNode | None, matched: int, tokens: Ints, namespace: Namespace
+    ) -> tuple[str, float] | None:
+        """Who evicted what follows and when. ``node`` is where the walk along ``tokens`` ended after ``matched``."""
         crc = 0 if node is None else crc32(tokens[node.parent.end : matched], node.parent.crc)
-        return self._ghosts.evicted_at(namespace, matched, crc, tokens[matched : matched + self._page])
+        return self._ghosts.eviction(namespace, matched, crc, tokens[matched : matched + self._page])
+
+    def _held_elsewhere(self, tokens: Ints, namespace: Namespace, end: int) -> bool:
+        """Whether one of some other namespaces holds ``tokens[:end]``."""
+        roots = reversed(self._tree.starts.get(self._tree.key(tokens, 0), {}))
+        others = (root for root in roots if root.namespace != namespace)
+        return any(self._tree.walk(root, tokens, end)[1] == end for root in islice(others, NAMESPACES_LOOKED_AT))
 
 
 def _describe(node: TreeNode, now: float) -> Node:
     return Node(
-        id=node.id,
-        parent=node.parent.id if node.parent.end else None,
-        tokens=tuple(node.tokens),
-        locks=node.locks,
-        hits=node.hits,
-        age=now - node.used_at,
-        namespace=node.namespace,
+        node.id,
+        node.parent.id if node.parent.end else None,
+        node.tokens.tobytes(),
+        node.locks,
+        node.hits,
+        now - node.used_at,
+        node.namespace,
     )
 
 

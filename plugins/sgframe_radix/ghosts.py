@@ -17,9 +17,9 @@ Path = tuple[Namespace, int, int]
 """Namespace, tokens before the stretch, CRC of the path through the stretch's first page."""
 
 
-Parts = tuple[int, float, "Parts | None"]
-"""What was evicted at one time: from its start to the end of the stretch so many tokens; when; the parts further on, which
-went before. Within ``ONE_TIME`` seconds it counts as one time."""
+Parts = tuple[int, str, float, "Parts | None"]
+"""What was evicted at one time: from its start to the end of the stretch so many tokens; by whom; when; the parts further
+on, which went before. Within ``ONE_TIME`` seconds it counts as one time."""
 
 Stretch = tuple[Ints, Parts, Any]
 """Tokens that followed each other, in the parts that they were evicted in, and the eviction strategy's mark of the last."""
@@ -42,29 +42,31 @@ class Ghosts:
         start: int,
         crc: int,
         tokens: Ints,
+        by: str,
         now: float,
         mark: Any = None,
         tail: Path | None = None,
     ) -> Path:
-        """``tokens`` were evicted ``now``; before them on their path lie ``start`` tokens with CRC ``crc``.
+        """``tokens`` were evicted ``by`` someone ``now``; before them on their path lie ``start`` tokens with CRC ``crc``.
 
         ``tail`` is the path that was returned when what follows them was evicted, if it was: the two become one stretch, so
         that a leaf which is eaten up bit by bit does not leave thousands behind.
         """
         path = namespace, start, crc32(tokens[: self._page], crc)
-        parts: Parts = len(tokens), now, None
+        parts: Parts = len(tokens), by, now, None
         if tail is not None and (further := self._forget(tail)):
             tokens = tokens + further[0]
-            _, before, rest = further[1]
+            _, other, before, rest = further[1]
             mark = further[2]
-            parts = (len(tokens), before, rest) if now - before < ONE_TIME else (len(tokens), now, further[1])
+            at_once = other == by and now - before < ONE_TIME
+            parts = (len(tokens), by, before, rest) if at_once else (len(tokens), by, now, further[1])
         self._store(path, (tokens, parts, mark))
         return path
 
-    def evicted_at(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> float | None:
-        """When the first page of ``tokens``, at that place, was evicted; None when it was not."""
+    def eviction(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> tuple[str, float] | None:
+        """By whom and when the first page of ``tokens``, at that place, was evicted; None when it was not."""
         stretch = self._stretches.get(self._path(namespace, start, crc, tokens))
-        return None if stretch is None else stretch[1][1]
+        return None if stretch is None else stretch[1][1:3]
 
     def revive(self, namespace: Namespace, start: int, crc: int, tokens: Ints) -> tuple[int, Any]:
         """``tokens`` are cached again; of the stretches they run through only what lies beyond stays evicted.
@@ -107,7 +109,7 @@ class Ghosts:
 
 def _last(parts: Parts, count: int) -> Parts:
     """The parts that the last ``count`` tokens of a stretch were evicted in."""
-    _, when, further = parts
+    _, by, when, further = parts
     while further is not None and further[0] >= count:
-        _, when, further = further
-    return count, when, further
+        _, by, when, further = further
+    return count, by, when, further

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
@@ -32,6 +31,7 @@ def _check_node(tree: RadixTree, node: TreeNode) -> None:
     _require(len(node.slots) == length, f"{name} holds {length} tokens in {len(node.slots)} slots")
     _require(node.end == parent.end + length, f"{name} ends at {node.end}, its parent at {parent.end}")
     _require(node.crc == crc32(node.tokens, parent.crc), f"{name} has the checksum of another path")
+    _require(node.tree is tree, f"{name} belongs to another tree, or to none")
     _require(node.namespace == parent.namespace, f"{name} lies in another namespace than its parent")
     _require(
         parent.children.get(tree.key(node.tokens, 0)) is node, f"{name} is not what its parent finds by its tokens"
@@ -43,8 +43,12 @@ def _check_node(tree: RadixTree, node: TreeNode) -> None:
 def _check_roots(tree: RadixTree) -> None:
     for namespace, root in tree.roots.items():
         _require(bool(root.children) and root.parent is root, f"the root of {namespace} is empty or has a parent")
-    starts = Counter(key for root in tree.roots.values() for key in root.children)
-    _require(starts == tree.starts, "the count of first pages differs from the roots' children")
+    starts = {(key, root) for root in tree.roots.values() for key in root.children}
+    remembered = [(key, root) for key, roots in tree.starts.items() for root in roots]
+    _require(
+        set(remembered) == starts and all(tree.starts.values()),
+        "the first pages differ from those of the roots' children",
+    )
 
 
 def _check_known(nodes: Sequence[TreeNode], known: Sequence[TreeNode]) -> None:

@@ -5,7 +5,6 @@ Owns the tree's shape. It knows pages, tokens and slots; of leases, eviction and
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from weakref import WeakValueDictionary
@@ -17,13 +16,17 @@ from sgframe.messages import Ints, Namespace, ints
 PageKey = int | bytes
 """What tells a node's children apart: the first page of their edge (at page size 1 simply its token)."""
 
+MILESTONE = 1024
+"""Tokens that may be cut off a leaf before the CRC of all the rest is computed again."""
+
 
 class TreeNode:
     """An edge's tokens and their KV slots. A root has neither and is its own parent.
 
     ``end``: length of the path from the root through this node; ``crc``: CRC-32 of that path's tokens; ``locks``: leases
     on this node or below; ``hits``: leases that found it cached; ``used_at``: when it was last leased or released;
-    ``mark`` belongs to the eviction strategy, ``stamps`` to the stamps, ``tail`` to the ghosts.
+    ``tree`` is the one that it hangs in, None of a root and of what was cut off; ``mark`` belongs to the eviction strategy,
+    ``stamps`` to the stamps, ``tail`` to the ghosts.
     """
 
     __slots__ = (
@@ -40,10 +43,14 @@ class TreeNode:
         "stamps",
         "tail",
         "tokens",
+        "tree",
         "used_at",
     )
 
-    def __init__(self, id: int, namespace: Namespace, parent: TreeNode | None, tokens: Ints, slots: Ints) -> None:
+    def __init__(
+        self, tree: RadixTree | None, id: int, namespace: Namespace, parent: TreeNode | None, tokens: Ints, slots: Ints
+    ) -> None:
+        self.tree = tree
         self.id = id
         self.namespace = namespace
         self.parent: TreeNode = parent or self
@@ -63,14 +70,16 @@ class TreeNode:
 class RadixTree:
     """One root for each namespace that holds something; every edge is one or more whole pages."""
 
-    __slots__ = ("_created", "page_size", "roots", "starts")
+    __slots__ = ("_created", "_milestone", "page_size", "roots", "starts")
 
     def __init__(self, page_size: int) -> None:
         self.page_size = page_size
         self.roots: dict[Namespace, TreeNode] = {}
-        self.starts: Counter[PageKey] = Counter()
-        """In how many namespaces some path starts with this page."""
+        self.starts: dict[PageKey, dict[TreeNode, None]] = {}
+        """The roots of which some path starts with this page, in order of arrival."""
         self._created = 0
+        self._milestone: tuple[TreeNode | None, int, int] = None, 0, 0
+        """Of the leaf that was trimmed last: so many tokens of its path have this CRC."""
 
     def key(self, tokens: Ints, at: int) -> PageKey:
         """The child key of the page that starts at ``at``."""
@@ -107,7 +116,7 @@ class RadixTree:
         key = self.key(tokens, 0)
         leaf = parent.children[key] = self._node(parent.namespace, parent, tokens, slots)
         if parent.parent is parent:
-            self.starts[key] += 1
+            self.starts.setdefault(key, {})[parent] = None
         return leaf
 
     def split(self, node: TreeNode, end: int) -> TreeNode:
@@ -134,13 +143,14 @@ class RadixTree:
             cut = leaf.tokens[keep:], leaf.slots[keep:]
             del leaf.tokens[keep:], leaf.slots[keep:]
             leaf.end = leaf.parent.end + keep
-            leaf.crc = crc32(leaf.tokens, leaf.parent.crc)
+            leaf.crc = self._crc(leaf)
             return cut
         parent = leaf.parent
+        leaf.tree = None
         key = self.key(leaf.tokens, 0)
         del parent.children[key]
         if parent.parent is parent:
-            self._forget_start(key)
+            self._forget_start(key, parent)
             if not parent.children:
                 del self.roots[parent.namespace]
         return leaf.tokens, leaf.slots
@@ -155,11 +165,23 @@ class RadixTree:
 
     def _node(self, namespace: Namespace, parent: TreeNode | None, tokens: Ints, slots: Ints) -> TreeNode:
         self._created += 1
-        return TreeNode(self._created, namespace, parent, tokens, slots)
+        return TreeNode(self if parent else None, self._created, namespace, parent, tokens, slots)
 
-    def _forget_start(self, key: PageKey) -> None:
-        self.starts[key] -= 1
-        if not self.starts[key]:
+    def _crc(self, leaf: TreeNode) -> int:
+        """The CRC of the path through ``leaf``. A leaf is often cut token by token, so most of the work is done for many
+        cuts at once."""
+        start = leaf.parent.end
+        node, at, crc = self._milestone
+        if node is not leaf or not start <= at <= leaf.end:
+            at = max(start, leaf.end - MILESTONE)
+            crc = crc32(leaf.tokens[: at - start], leaf.parent.crc)
+            self._milestone = leaf, at, crc
+        return crc32(leaf.tokens[at - start :], crc)
+
+    def _forget_start(self, key: PageKey, root: TreeNode) -> None:
+        roots = self.starts[key]
+        del roots[root]
+        if not roots:
             del self.starts[key]
 
 

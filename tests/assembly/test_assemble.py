@@ -41,6 +41,62 @@ def test_assemble_gives_settings_and_parts() -> None:
     assert choices[Seam.BACKEND].name == "simulated"
 
 
+# ------------------------------------------------------------------------------------------ settings that nobody reads
+
+LPM = {"plugin": {"lpm": {"max_overtaken": 3}}}
+FCFS = SIMULATED | {"policy": "fcfs"}
+
+
+@pytest.mark.parametrize(
+    ("values", "words", "environ", "message"),
+    [
+        (
+            FCFS | LPM,
+            (),
+            {},
+            "plugin.lpm.max_overtaken: nobody reads it (command line --set lpm.max_overtaken); the policy is 'fcfs': say "
+            "--policy lpm, or drop it",
+        ),
+        (
+            FCFS,
+            (),
+            {"SGFRAME_PLUGIN__LPM__MAX_OVERTAKEN": "3"},
+            "plugin.lpm.max_overtaken: nobody reads it (environment SGFRAME_PLUGIN__LPM__MAX_OVERTAKEN); the policy is "
+            "'fcfs': say --policy lpm, or drop it",
+        ),
+        (
+            FCFS | LPM,
+            ["no:lpm"],
+            {},
+            "plugin.lpm.max_overtaken: nobody reads it (command line --set lpm.max_overtaken); the plugin 'lpm' is blocked: "
+            "drop one of the two",
+        ),
+    ],
+)
+def test_what_is_said_for_this_start_and_read_by_nobody_is_an_error(
+    values: dict, words: list[str], environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        configure(values, words, None, environ).choose()
+    assert str(caught.value) == message
+
+
+def test_a_part_in_shadow_reads_its_settings() -> None:
+    shadow = configure(FCFS | LPM | {"shadow": {"policy": "lpm"}}).choose().shadow
+    assert shadow is not None
+    assert shadow.policy.settings == {"max_overtaken": 3}
+
+
+def test_a_file_may_hold_settings_of_parts_that_are_not_chosen(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("policy = 'fcfs'\n[plugin.lpm]\nmax_overtaken = 3")
+    assert configure(SIMULATED, (), file).choose()[Seam.POLICY].name == "fcfs"
+    with pytest.raises(ConfigError, match="max_overtaken: nobody reads it"):
+        configure(SIMULATED | LPM, (), file).choose()
+
+
+# ------------------------------------------------------------------------------------------ devices
+
 BACKENDS = """
 from sgframe.interfaces.backend import Backend, Capabilities
 class Absent(Backend):

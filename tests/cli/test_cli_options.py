@@ -100,6 +100,14 @@ def test_plugin_words_choose_and_block() -> None:
     assert shown["settings"]["blocked"] == ["cuda"]
 
 
+def test_help_shows_defaults_as_they_are_written() -> None:
+    text = " ".join(CliRunner().invoke(probe, ["--help"]).output.split())
+    assert "[default: 1GiB]" in text
+    assert "[default: true]" in text
+    assert "[default: 5.0]" in text
+    assert "[default: None]" not in text
+
+
 def test_set_reads_toml_else_text() -> None:
     arguments = ["x.a=2", "x.b=true", "x.c=main", "x.d='2'", "y.e=a=b", "y.f="]
     shown = run(*(word for argument in arguments for word in ("--set", argument)))

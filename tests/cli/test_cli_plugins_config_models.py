@@ -157,7 +157,7 @@ def test_show_masks_secrets() -> None:
     assert "hunter" not in result.stdout
     assert result.stdout.count("**********") == 2
     unchosen = run("config", "show", *SIMULATED, "--set", "shelf.token=hunter3")
-    assert "hunter" not in unchosen.stdout
+    assert "hunter" not in unchosen.output
 
 
 def test_show_as_json() -> None:
@@ -185,6 +185,15 @@ def test_check_accepts_what_could_be_served() -> None:
     ("arguments", "message"),
     [
         (["--set", "lpm.max_overtakn=3"], "plugin.lpm.max_overtakn: unknown setting; did you mean 'max_overtaken'?"),
+        (
+            ["--policy", "fcfs", "--set", "lpm.max_overtaken=3"],
+            "nobody reads it (command line --set lpm.max_overtaken)",
+        ),
+        (["--set", "radix.eviction=nomod:X"], "the eviction strategy 'nomod:X' cannot be imported"),
+        (
+            ["--shadow", "radix.eviction=nomod:X"],
+            "in the shadow: the eviction strategy 'nomod:X' cannot be imported",
+        ),
         (["--set", "lpn.max_overtaken=3"], "plugin.lpn: no plugin offers a part 'lpn'"),
         (
             ["--shadow", "policy=nope"],

@@ -61,6 +61,16 @@ def test_a_replay_shows_who_ran_at_a_step(journal: Path) -> None:
     )
 
 
+def test_a_step_beyond_the_end_is_refused(journal: Path) -> None:
+    plans = max(entry.step for entry in read_journal(journal)[1] if isinstance(entry, Planned)) + 1
+    assert run(journal, "--until", plans - 1).startswith("0: ")
+    refused = run(journal, "--until", plans)
+    assert refused.startswith("2: ")
+    assert f"--until {plans}: the journal ends before; it has {plans} steps, counted from 0" in " ".join(
+        refused.split()
+    )
+
+
 def test_a_part_that_is_not_installed_here_is_named(journal: Path, tmp_path: Path) -> None:
     spec, _ = read_journal(journal)
     policy = msgspec.structs.replace(spec.policy, target="sgframe_gone.policy:Gone")
@@ -88,10 +98,22 @@ def test_a_file_that_is_no_journal_is_a_user_error(tmp_path: Path) -> None:
     )
 
 
-def test_a_journal_that_exists_stops_the_start(journal: Path) -> None:
-    result = CliRunner().invoke(main, ["generate", "hi", "--journal", str(journal), *SIMULATED_WORDS])
-    assert result.exit_code == 2
-    assert "exists already: move it away, or name another file" in result.output
+@pytest.mark.parametrize("content", ["", "precious"])
+def test_a_journal_that_exists_stops_the_start_before_the_model_is_looked_for(tmp_path: Path, content: str) -> None:
+    (tmp_path / "j").write_text(content)
+    result = generate("--journal", tmp_path / "j", "--model", "no-such-model")
+    assert result == f"2: Error: the journal {tmp_path / 'j'} exists already: move it away, or name another file\n"
+    assert (tmp_path / "j").read_text() == content
+
+
+def test_a_start_that_fails_leaves_no_journal_behind(tmp_path: Path) -> None:
+    assert generate("--journal", tmp_path / "j", "--set", "radix.eviction=nomod:X").startswith("2: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def generate(*words: object) -> str:
+    result = CliRunner().invoke(main, ["generate", "hi", *SIMULATED_WORDS, *map(str, words)])
+    return f"{result.exit_code}: {result.output}"
 
 
 SIMULATED_WORDS = ["--backend", "simulated", "--source", "simulated", "--model", "simulated"]

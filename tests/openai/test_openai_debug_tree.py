@@ -22,7 +22,7 @@ EVICTED = CacheReport(2, "evicted", "lru", 12.5)
 
 
 def node(id: int, parent: int | None, text: str, *, hits: int = 0, locks: int = 0, namespace: Namespace = ()) -> Node:
-    return Node(id, parent, tuple(text.encode()), locks, hits, 1.5, namespace)
+    return Node(id, parent, ints([*text.encode()]).tobytes(), locks, hits, 1.5, namespace)
 
 
 def described(*texts: str, salts: tuple[Namespace, ...] = ()) -> CacheDescription:
@@ -52,8 +52,9 @@ TREE = [
     [
         (EVICTED, {"matched": 2, "reason": "evicted", "evicted_by": "lru", "evicted_ago": 12.5}),
         (CacheReport(0, "never_seen"), {"matched": 0, "reason": "never_seen"}),
+        (CacheReport(1, "namespace"), {"matched": 1, "reason": "never_seen"}),
     ],
-    ids=["evicted", "never_seen"],
+    ids=["evicted", "never_seen", "namespace"],
 )
 async def test_usage_says_why_no_more_was_cached(
     client: Any, script: Any, path: str, body: Any, report: CacheReport, told: Any

@@ -82,10 +82,10 @@ async def test_each_answer_says_why_its_prompt_missed(http: httpx.AsyncClient) -
     assert cache_report(await complete(http, prompt=prompt)) == {"matched": 0, "reason": "never_seen"}
     assert cache_report(await complete(http, prompt=prompt)) == {"matched": len(prompt) - 1, "reason": "last_token"}
     assert cache_report(await complete(http, prompt=[*prompt[:9], 0, 0])) == {"matched": 9, "reason": "never_seen"}
-    assert cache_report(await complete(http, prompt=prompt, cache_salt="a"))["reason"] == "namespace"
+    assert cache_report(await complete(http, prompt=prompt, cache_salt="a"))["reason"] == "never_seen"
     await http.post("/flush_cache")
     evicted = cache_report(await complete(http, prompt=prompt))
-    assert (evicted["matched"], evicted["reason"], evicted["evicted_by"]) == (0, "evicted", "lru")
+    assert (evicted["matched"], evicted["reason"], evicted["evicted_by"]) == (0, "evicted", "flush")
     assert 0 <= evicted["evicted_ago"] < 100
 
 

@@ -8,6 +8,7 @@ import pytest
 from faulty_caches import (
     PAGE,
     CountsNoHits,
+    CountsWhatWasCleared,
     EvictsLeased,
     EvictsTooLittle,
     ForgetsThePriority,
@@ -22,6 +23,7 @@ from faulty_caches import (
     LeaksOnClear,
     MatchesBeyondTheLimit,
     MiscountsAfterASplit,
+    NamesNoNamespace,
     OverlooksArrivals,
     OverlooksEviction,
     PeeksWithAMatch,
@@ -31,6 +33,8 @@ from faulty_caches import (
     ShowsNoAge,
     Sound,
     TakesAbsentForEmpty,
+    TakesAFlushForEviction,
+    TakesAStartForAPrompt,
     TellsTheTimeOfEviction,
     TrustsItsHash,
     TurnsEveryStamp,
@@ -74,6 +78,10 @@ NAMED_CASE: dict[type[Sound], str] = {
     KeepsStamps: "test_a_stamp_that_nobody_keeps_is_gone",
     ForgetsWhoEvicted: "test_a_miss_of_what_was_evicted_says_by_whom_and_when",
     TellsTheTimeOfEviction: "test_a_miss_of_what_was_evicted_says_by_whom_and_when",
+    TakesAFlushForEviction: "test_what_was_cleared_is_not_evicted",
+    CountsWhatWasCleared: "test_what_was_cleared_is_not_evicted",
+    NamesNoNamespace: "test_another_namespace_is_named_when_it_holds_a_good_deal_more",
+    TakesAStartForAPrompt: "test_another_namespace_is_named_when_it_holds_a_good_deal_more",
     ShowsNoAge: "test_the_snapshot_shows_paths_locks_hits_and_ages",
     CountsNoHits: "test_the_snapshot_shows_paths_locks_hits_and_ages",
 }
@@ -90,6 +98,9 @@ UNSEEN_AT_RANDOM = {
     KeepsStamps,
     ShowsNoAge,
     CountsNoHits,
+    TakesAFlushForEviction,
+    NamesNoNamespace,
+    TakesAStartForAPrompt,
 }
 """Left to the cases made for it: misuse, more namespaces or other tokens, what only shows by comparison."""
 

@@ -31,7 +31,7 @@ class TestBlocks:
     def test_a_block_is_a_page_unless_set(self) -> None:
         cache = chain(page_size=2)
         add(cache, [1, 2, 3, 4, 5], [10, 11, 12, 13, 14])
-        assert [node.tokens for node in cache.snapshot().nodes] == [(1, 2), (3, 4)]
+        assert [node.tokens for node in cache.snapshot().nodes] == [ints([1, 2]), ints([3, 4])]
 
     def test_a_block_may_hold_several_pages(self) -> None:
         cache = chain(page_size=2, block=4)
@@ -89,11 +89,41 @@ class TestReasons:
         add(cache, [1, 2], [10, 11])
         assert cache.peek(ints([1, 2]), limit=1) == Peek(1, "limit")
 
-    def test_namespace(self) -> None:
+    def test_another_namespace_that_holds_sixteen_more_tokens_is_named(self) -> None:
+        cache = chain(page_size=4)
+        add(cache, list(range(20)), list(range(20)), (("salt", "x"),))
+        add(cache, [0, 1, 2, 3], [20, 21, 22, 23], (("salt", "y"),))
+        for salt in ("y", "z"):
+            assert cache.peek(ints(range(20)), (("salt", salt),)).reason == "namespace"
+        assert cache.peek(ints([*range(16), 0, 0, 0, 0]), (("salt", "y"),)).reason == "never_seen"
+        assert cache.peek(ints([9, *range(1, 20)]), (("salt", "z"),)).reason == "never_seen"
+
+    def test_of_many_namespaces_the_eight_that_came_last_are_looked_at(self) -> None:
         cache = chain()
-        add(cache, [1, 2], [10, 11], (("salt", "x"),))
-        assert cache.peek(ints([1, 2]), (("salt", "y"),)) == Peek(0, "namespace")
-        assert cache.peek(ints([3, 4]), (("salt", "y"),)) == Peek(0, "never_seen")
+        add(cache, list(range(20)), list(range(20)), (("salt", "x"),))
+        for salt in range(7):
+            add(cache, [0], [100 + salt], (("salt", str(salt)),))
+        assert cache.peek(ints(range(20))).reason == "namespace"
+        add(cache, [0], [107], (("salt", "8"),))
+        assert cache.peek(ints(range(20))).reason == "never_seen"
+
+    def test_other_namespaces_are_looked_at_for_a_thousand_blocks(self) -> None:
+        cache = chain()
+        add(cache, list(range(1100)), list(range(1100)), (("salt", "x"),))
+        add(cache, list(range(1008)), list(range(1100, 2108)), (("salt", "y"),))
+        assert cache.peek(ints(range(1100)), (("salt", "y"),)).reason == "namespace"
+        add(cache, list(range(1009)), list(range(2200, 3209)), (("salt", "z"),))
+        assert cache.peek(ints(range(1100)), (("salt", "z"),)).reason == "never_seen"
+
+    def test_what_was_evicted_and_what_was_flushed_are_told_apart(self) -> None:
+        cache = chain()
+        cache.release(add(cache, [1, 2, 3, 4], [10, 11, 12, 13]))
+        cache.evict(2)
+        cache.clear()
+        assert cache.stats() == CacheStats(evictable=0, locked=0, evicted_tokens=2)
+        assert cache.peek(ints([1, 2, 3, 4])).evicted_by == "flush"
+        add(cache, [1, 2], [20, 21])
+        assert cache.peek(ints([1, 2, 3, 4])).evicted_by == "lru"
 
     def test_evicted_tells_by_lru_and_how_long_ago(self) -> None:
         clock = StepClock(7.0)
@@ -108,7 +138,7 @@ class TestReasons:
     def test_what_comes_back_in_part_is_evicted_only_beyond(self) -> None:
         cache = chain()
         cache.release(add(cache, [1, 2, 3, 4], [10, 11, 12, 13]))
-        cache.clear()
+        cache.evict(4)
         add(cache, [1, 2, 9], [20, 21, 22])
         assert cache.peek(ints([1, 2, 3, 4])) == Peek(2, "evicted", "lru", 0.0)
         assert cache.peek(ints([1, 2, 8])) == Peek(2, "never_seen")

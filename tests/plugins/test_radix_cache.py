@@ -12,6 +12,9 @@ from sgframe.testing.slots import SlotBook
 from sgframe_radix import RadixSettings
 from sgframe_radix.cache import RadixCache
 
+X: Namespace = (("salt", "x"),)
+Y: Namespace = (("salt", "y"),)
+
 
 def radix(page_size: int = 1, clock: Clock | None = None, ghost_tokens: int = 1000) -> RadixCache:
     return RadixCache(RadixSettings(ghost_tokens=ghost_tokens), page_size=page_size, clock=clock or StepClock())
@@ -121,6 +124,17 @@ class TestEviction:
         cache.release(add(cache, [1, 2, 3, 4, 5, 6], [10, 11, 12, 13, 14, 15]))
         assert list(cache.evict(3)) == [12, 13, 14, 15]
 
+    @settings(deadline=None, derandomize=True)
+    @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.lists(st.integers(1, 9), max_size=20))
+    def test_a_leaf_cut_bit_by_bit_keeps_its_checksum(self, parting: list[int], cuts: list[int]) -> None:
+        cache = radix()
+        cache.release(add(cache, list(range(3000)), list(range(3000))))
+        cache.evict(1100)  # beyond a milestone
+        cache.release(cache.match_prefix(ints(range(1890 - len(parting)))))
+        for cut in cuts:
+            cache.evict(cut)
+            cache.check()
+
     def test_a_namespace_that_holds_nothing_leaves_nothing_behind(self) -> None:
         cache = radix(ghost_tokens=0)
         cache.release(add(cache, [1], [10], (("salt", "x"),)))
@@ -150,23 +164,60 @@ class TestReasons:
         add(cache, [1, 2, 3, 4], [10, 11, 12, 13])
         assert cache.peek(ints([1, 2, 3])) == Peek(2, "page_floor")
 
-    def test_namespace(self) -> None:
+    def test_another_namespace_that_holds_sixteen_more_tokens_is_named(self) -> None:
         cache = radix()
-        add(cache, [1, 2], [10, 11], (("salt", "x"),))
-        assert cache.peek(ints([1, 2]), (("salt", "y"),)) == Peek(0, "namespace")
-        assert cache.peek(ints([3, 4]), (("salt", "y"),)) == Peek(0, "never_seen")
+        add(cache, [1, *range(50, 65)], list(range(16)), X)
+        assert cache.peek(ints([1, *range(50, 70)]), Y) == Peek(0, "namespace")
+        assert cache.peek(ints([1, *range(50, 64)]), Y) == Peek(0, "never_seen")  # it has no sixteen tokens
+        assert cache.peek(ints([1, *range(50, 64), 70]), Y) == Peek(0, "never_seen")
+        assert cache.peek(ints([2, *range(50, 70)]), Y) == Peek(0, "never_seen")
+
+    def test_another_namespace_is_compared_with_what_the_own_one_holds(self) -> None:
+        cache = radix()
+        add(cache, [1, *range(50, 66)], list(range(17)), X)
+        add(cache, [1], [17], Y)
+        assert cache.peek(ints([1, *range(50, 70)]), Y) == Peek(1, "namespace")
+        add(cache, [1, 50], [17, 18], Y)
+        assert cache.peek(ints([1, *range(50, 70)]), Y) == Peek(2, "never_seen")
+
+    def test_whole_pages_of_another_namespace_count(self) -> None:
+        cache = radix(page_size=12)
+        add(cache, list(range(24)), list(range(24)), X)
+        assert reason(cache, list(range(30)), Y) == "namespace"
+        add(cache, list(range(12)), list(range(24, 36)), Y)
+        assert reason(cache, list(range(30)), Y) == "never_seen"  # twelve more are less than sixteen
+
+    def test_of_many_namespaces_the_eight_that_came_last_are_looked_at(self) -> None:
+        prompt = list(range(20))
+        cache = radix()
+        add(cache, prompt, list(range(20)), X)
+        for salt in range(7):
+            add(cache, [0], [100 + salt], (("salt", str(salt)),))
+        assert reason(cache, prompt, Y) == "namespace"
+        add(cache, [0], [107], (("salt", "8"),))
+        assert reason(cache, prompt, Y) == "never_seen"
 
     def test_evicted(self) -> None:
         cache = radix()
         cache.release(add(cache, [1, 2, 3, 4], [10, 11, 12, 13]))
-        cache.clear()
+        cache.evict(4)
         assert cache.peek(ints([1, 2, 9])) == Peek(0, "evicted", "lru")
-        assert cache.peek(ints([1, 2]), (("salt", "x"),)) == Peek(0, "never_seen")
+        assert cache.peek(ints([1, 2]), X) == Peek(0, "never_seen")
+
+    def test_what_was_evicted_and_what_was_flushed_after_it_are_told_apart(self) -> None:
+        cache = radix()
+        cache.release(add(cache, [1, 2, 3, 4], [10, 11, 12, 13]))
+        cache.evict(2)
+        cache.clear()
+        assert cache.stats() == CacheStats(evictable=0, locked=0, evicted_tokens=2)
+        assert cache.peek(ints([1, 2, 3, 4])).evicted_by == "flush"
+        add(cache, [1, 2], [20, 21])
+        assert cache.peek(ints([1, 2, 3, 4])).evicted_by == "lru"
 
     def test_what_comes_back_in_part_is_evicted_only_beyond(self) -> None:
         cache = radix()
         cache.release(add(cache, [1, 2, 3, 4], [10, 11, 12, 13]))
-        cache.clear()
+        cache.evict(4)
         add(cache, [1, 2, 9], [20, 21, 22])
         assert cache.peek(ints([1, 2, 3, 4])) == Peek(2, "evicted", "lru")
         assert cache.peek(ints([1, 2, 8])) == Peek(2, "never_seen")
@@ -176,7 +227,7 @@ class TestReasons:
         cache = radix(clock=clock)
         cache.release(add(cache, [1, 2], [10, 11]))
         clock.now = 12.0
-        cache.clear()
+        cache.evict(2)
         clock.now = 15.0
         assert cache.peek(ints([1, 2])) == Peek(0, "evicted", evicted_by="lru", evicted_ago=3.0)
 
@@ -225,10 +276,10 @@ class TestInspection:
         cache = radix(clock=clock)
         cache.release(add(cache, [1, 2], [10, 11], (("salt", "x"),)))
         clock.now = 7.5
-        cache.match_prefix(ints([1]), (("salt", "x"),))
+        cache.match_prefix(ints([1]), X)
         upper, tail = cache.snapshot().nodes
-        assert (upper.tokens, upper.parent, upper.locks, upper.hits, upper.age) == ((1,), None, 1, 1, 0.0)
-        assert (tail.tokens, tail.parent, tail.locks, tail.hits, tail.age) == ((2,), upper.id, 0, 0, 2.5)
+        assert (upper.tokens, upper.parent, upper.locks, upper.hits, upper.age) == (ints([1]), None, 1, 1, 0.0)
+        assert (tail.tokens, tail.parent, tail.locks, tail.hits, tail.age) == (ints([2]), upper.id, 0, 0, 2.5)
         assert upper.namespace == tail.namespace == (("salt", "x"),)
 
     def test_equal_work_gives_equal_answers(self) -> None:

@@ -183,6 +183,18 @@ def test_a_faulty_policy_is_named_and_arrival_order_holds(
     assert f"{fault}; taking requests in order of arrival" in caplog.text
 
 
+def test_a_fault_in_every_round_is_logged_once_in_a_thousand(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(policy=Dropper(), max_running=1)
+    for id in range(1, 1006):
+        bench.add(id, [id % 40], max_tokens=1)
+    with caplog.at_level("ERROR", logger="sgframe"):
+        bench.run()
+    assert [message.partition(";")[2] for message in caplog.messages] == [
+        " taking requests in order of arrival",
+        " taking requests in order of arrival (1001 times by now)",
+    ]
+
+
 @pytest.mark.parametrize("policy", [Raiser(), Stranger()])
 def test_a_faulty_victim_means_that_nobody_gives_way(policy: Policy, caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(policy=policy, max_running=1)

@@ -7,12 +7,18 @@ from sgframe.messages import CacheDescription, CachedNode, DescribeCache, ints
 from sgframe.scheduler.description import describe
 
 SALT = (("salt", "x"),)
+
+
+def packed(*tokens: int) -> bytes:
+    return ints(tokens).tobytes()
+
+
 TREE = Snapshot(
     (
-        Node(1, None, (1, 2, 3, 4), 0, 0, 5.0, SALT),
-        Node(2, None, (5,) * 7, 1, 3, 0.5),
-        Node(3, 2, (6,), 0, 1, 2.0),
-        Node(4, 2, (7,) * 14, 0, 2, 1.5),
+        Node(1, None, packed(1, 2, 3, 4), 0, 0, 5.0, SALT),
+        Node(2, None, packed(*[5] * 7), 1, 3, 0.5),
+        Node(3, 2, packed(6), 0, 1, 2.0),
+        Node(4, 2, packed(*[7] * 14), 0, 2, 1.5),
     )
 )
 """Computations saved: 3 × 7 + 1 × 1 + 2 × 14 = 50 by node 2 and those below it, 28 by node 4, 1 by node 3, 0 by node 1."""
@@ -49,7 +55,7 @@ def test_of_each_node_as_many_tokens_are_told_as_were_asked_for() -> None:
 
 
 def test_the_answer_is_bounded_and_whole_however_deep_the_tree() -> None:
-    chain = Snapshot(tuple(Node(i, i - 1 if i else None, (1,), 0, 20_000 - i, 0.0) for i in range(20_000)))
+    chain = Snapshot(tuple(Node(i, i - 1 if i else None, packed(1), 0, 20_000 - i, 0.0) for i in range(20_000)))
     description = describe(DescribeCache(1, 1000, 1), chain).description
     assert [node.id for node in description.nodes] == list(range(1000))
     assert description.total_nodes == 20_000

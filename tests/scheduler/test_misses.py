@@ -58,12 +58,21 @@ def test_another_namespace() -> None:
 
 def test_evicted_by_whom_and_when() -> None:
     bench = after(PROMPT)
-    bench.scheduler.flush()
-    flushed_at = bench.clock.now
+    bench.scheduler.memory.pool.give_back(bench.scheduler.memory.cache.evict(20))
+    evicted_at = bench.clock.now
     bench.step()
     bench.add(2, PROMPT, max_tokens=1)
     bench.step()
-    assert report(bench, 2) == CacheReport(0, "evicted", "lru", bench.clock.now - flushed_at)
+    assert report(bench, 2) == CacheReport(0, "evicted", "lru", bench.clock.now - evicted_at)
+
+
+def test_a_flush_is_no_eviction() -> None:
+    bench = after(PROMPT)
+    bench.scheduler.flush()
+    bench.add(2, PROMPT, max_tokens=1)
+    bench.step()
+    assert report(bench, 2).evicted_by == "flush"
+    assert bench.scheduler.stats().evicted_tokens == 0
 
 
 def test_a_resumed_request_is_reported_once() -> None:

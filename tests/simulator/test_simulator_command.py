@@ -75,6 +75,7 @@ def test_the_parts_settings_and_the_way_of_serving_are_honoured(trace: Path) -> 
     assert (quick["requests"], int(quick["seconds"]), int(slow["seconds"])) == (4, 1, 3)
     (fifo,) = rows(trace, "--slots", "64", "--set", "radix.eviction=fifo")
     assert fifo["eviction"] == "fifo"
+    assert len(rows(trace, "--slots", "64", "--policy", "fcfs,lpm", "--set", "lpm.max_overtaken=3")) == 2
     (paged,) = rows(trace, "--slots", "64", "--page-size", "8", "--users", "1")
     assert paged["hit_rate"] == 0
 
@@ -110,12 +111,13 @@ def test_a_plugin_can_be_left_out(trace: Path) -> None:
     [
         ("--policy fcsf", "no plugin offers the policy 'fcsf'.*did you mean 'fcfs'.*on offer: .*fcfs, lpm"),
         ("--cache radx", "no plugin offers the cache 'radx'.*on offer: .*none, radix"),
-        ("--eviction lruu", "radix.eviction: must be fifo, lfu, lru, .*found 'lruu'"),
+        ("--eviction lruu", r"radix.eviction: must be .*, lfu, lru, .*found 'lruu' \(--eviction\)"),
         ("--cache none --eviction lru", r"--eviction: nobody reads it: of the chosen caches \(none\) none"),
         ("--eviction lru --set radix.eviction=fifo", "--eviction and --set radix.eviction say the same thing"),
         ("--set radix.ghost=1", "plugin.radix.ghost: unknown setting"),
         ("--policy fcfs --set lpm.x=1", "--set lpm.…: 'lpm' is none of the policies and caches that are simulated"),
         ("--slots 0", "0 is not in the range"),
+        ("--rate 1e-300", "1e-300 is not in the range"),
         ("--slots 7", "7 slots hold no prompt of the trace, the shortest has 8 tokens"),
         ("--users 2 --rate 2", "--users is a closed loop and --rate an open one: drop one"),
         ("--block-level --page-size 8", "--block-level serves nobody, so --page-size means nothing: drop one"),

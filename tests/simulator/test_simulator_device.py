@@ -114,6 +114,9 @@ def test_a_profile_says_what_differs_from_the_defaults(tmp_path: Path) -> None:
     [
         ("stop = 0.02", "stop: unknown setting; did you mean 'step'?"),
         ("step = -1.0", "step: should be greater than 0, found -1.0"),
+        ("step = inf", "step: should be a finite number, found inf"),
+        ("step = 1e308", "step: should be less than or equal to 3600, found 1e+308"),
+        ("context_token = 1e308", "context_token: should be less than or equal to 3600, found 1e+308"),
         ('decode_token = "fast"', "decode_token: should be a valid number, found 'fast'"),
     ],
 )

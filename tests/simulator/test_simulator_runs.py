@@ -71,7 +71,7 @@ def test_in_an_open_loop_an_idle_server_waits_for_the_next(trace_of: TraceOf, se
 
 
 def test_a_prompt_longer_than_the_pool_is_refused_and_not_counted(trace_of: TraceOf, setup_of: SetupOf) -> None:
-    trace = trace_of((0, 4, 1, [1]), (0, 40, 1, list(range(10))), (0, 4, 1, [2]))
+    trace = trace_of((0, 4, 1, [1]), (0, 40, 1, list(range(10, 20))), (0, 4, 1, [2]))
     outcome = simulate(trace, setup_of(slots=10))
     assert (outcome.requests, outcome.refused, outcome.hit_rate) == (3, 1, 0.0)
 

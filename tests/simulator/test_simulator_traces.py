@@ -58,6 +58,10 @@ def test_a_packed_trace_is_known_by_its_bytes(tmp_path: Path, pack: Callable[[by
     assert len(load_trace(written(tmp_path, pack(MOONCAKE.encode() % (0, 600, b"[1, 2]")), "trace"))) == 1
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    assert len(load_trace(written(tmp_path, b"\xef\xbb\xbf" + GOOD.encode()))) == 1
+
+
 def test_the_recorded_traces_tell_their_block_sizes(conversation: Trace, agents: Trace) -> None:
     assert (len(conversation), conversation.block, int(conversation.input_lengths.sum())) == (12031, 512, 144793823)
     assert (len(agents), agents.block, int(agents.input_lengths.sum())) == (1121, 64, 39890547)
@@ -100,6 +104,13 @@ WIDE = MOONCAKE % (0, 700, "[1, 2]") + MOONCAKE % (0, 1500, "[1, 2, 3, 4]")
         (GOOD + SHORT, "line 2: Object missing required field `output_length`"),
         (GOOD + MOONCAKE % (0, 0, "[1]"), "line 2: Expected `int` >= 1 - at `$.input_length`"),
         (GOOD + MOONCAKE % (-5, 9, "[1]"), "line 2: Expected `float` >= 0.0 - at `$.timestamp`"),
+        (GOOD + MOONCAKE % (10**16, 9, "[1]"), "line 2: Expected `float` <= 1000000000000000.0 - at `$.timestamp`"),
+        (
+            GOOD + MOONCAKE % (0, 600, "[3, 2]"),
+            "line 2: block 2 comes after 3, and came after 1 above: an id stands for a block and all that comes before it",
+        ),
+        (GOOD + MOONCAKE % (0, 600, "[2, 4]"), "line 2: block 2 comes first, and came after 1 above"),
+        (GOOD + MOONCAKE % (0, 600, "[5, 5]"), "line 2: block 5 comes after 5, and came first above"),
         (GOOD + MOONCAKE % (0, 9, "[]"), "line 2: Expected `array` of length >= 1 - at `$.hash_ids`"),
         (GOOD + MOONCAKE % (0, 9, '["a"]'), "line 2: Expected `int`, got `str` - at `$.hash_ids[0]`"),
         (

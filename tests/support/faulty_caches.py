@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from weakref import ref
 
-from sgframe.interfaces.cache import Cache, CacheStats, Insertion, Lease, Peek, Snapshot, Stamp, Watched
+from msgspec import structs
+
+from sgframe.interfaces.cache import FLUSH, Cache, CacheStats, Insertion, Lease, Peek, Snapshot, Stamp, Watched
 from sgframe.messages import Ints, Namespace, ints
 from sgframe.testing.slots import SlotBook
 
@@ -278,9 +280,6 @@ class PassesStampsOn(Sound):
         self.given.append((ref(stamp), true))
         return Watched(matched, stamp)
 
-    def clear(self) -> Ints:
-        return self.evict(self.stats().evictable)
-
     def turn(self, all_of_them: bool = False) -> None:
         for given, true in self.given:
             stamp = given()
@@ -291,6 +290,11 @@ class PassesStampsOn(Sound):
 class OverlooksArrivals(PassesStampsOn):
     def evict(self, count: int) -> Ints:
         freed = self.inner.evict(count)
+        self.turn()
+        return freed
+
+    def clear(self) -> Ints:
+        freed = self.inner.clear()
         self.turn()
         return freed
 
@@ -327,7 +331,43 @@ class KeepsStamps(Sound):
 
 class ForgetsWhoEvicted(Sound):
     def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
-        return replace(self.inner.peek(tokens, namespace, limit), evicted_by="")
+        peek = self.inner.peek(tokens, namespace, limit)
+        return peek if peek.evicted_by == FLUSH else replace(peek, evicted_by="")
+
+
+class TakesAFlushForEviction(Sound):
+    def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
+        peek = self.inner.peek(tokens, namespace, limit)
+        return replace(peek, evicted_by="lru") if peek.evicted_by else peek
+
+
+class CountsWhatWasCleared(Sound):
+    """As evicted."""
+
+    cleared = 0
+
+    def clear(self) -> Ints:
+        freed = self.inner.clear()
+        self.cleared += len(freed)
+        return freed
+
+    def stats(self) -> CacheStats:
+        stats = self.inner.stats()
+        return replace(stats, evicted_tokens=stats.evicted_tokens + self.cleared)
+
+
+class NamesNoNamespace(Sound):
+    def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
+        peek = self.inner.peek(tokens, namespace, limit)
+        return replace(peek, reason="never_seen") if peek.reason == "namespace" else peek
+
+
+class TakesAStartForAPrompt(Sound):
+    """That others begin alike is enough for it to name their namespace."""
+
+    def peek(self, tokens: Ints, namespace: Namespace = (), limit: int | None = None) -> Peek:
+        peek = self.inner.peek(tokens, namespace, limit)
+        return replace(peek, reason="namespace") if peek.reason == "never_seen" and peek.matched else peek
 
 
 class TellsTheTimeOfEviction(Sound):
@@ -340,9 +380,9 @@ class TellsTheTimeOfEviction(Sound):
 
 class ShowsNoAge(Sound):
     def snapshot(self) -> Snapshot:
-        return Snapshot(tuple(replace(node, age=0.0) for node in self.inner.snapshot().nodes))
+        return Snapshot(tuple(structs.replace(node, age=0.0) for node in self.inner.snapshot().nodes))
 
 
 class CountsNoHits(Sound):
     def snapshot(self) -> Snapshot:
-        return Snapshot(tuple(replace(node, hits=0) for node in self.inner.snapshot().nodes))
+        return Snapshot(tuple(structs.replace(node, hits=0) for node in self.inner.snapshot().nodes))

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from sgframe.assembly.choice import Choices
-from sgframe.assembly.choosing import choose, choose_shadow, pick
+from sgframe.assembly.choosing import choose, choose_shadow, pick, require_readers
 from sgframe.assembly.devices import require_usable
 from sgframe.assembly.plugins import Plugins, load_plugins
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings, read_settings
+from sgframe.assembly.sources import COMMAND_LINE
 from sgframe.errors import ConfigError
 
 BLOCK = "no:"
@@ -29,7 +30,9 @@ class Configuration:
     def choose(self) -> Choices:
         """The part of every seam, and those in shadow. Raises PluginError."""
         parts = choose(self.plugins, self.settings, self.origins)
-        return Choices(parts, choose_shadow(self.plugins, self.settings, self.origins))
+        choices = Choices(parts, choose_shadow(self.plugins, self.settings, self.origins))
+        require_readers(self.plugins, self.settings, choices, self.origins)
+        return choices
 
     def choose_usable(self) -> Choices:
         """The same, for a start on this machine: raises BackendUnavailable when the chosen device is not there."""
@@ -69,7 +72,7 @@ def configure(
                 f"--{seam.value} {values[seam.value]} and --plugin {word} both fill the {seam.value}: drop one"
             )
     chosen = {seam.value: word for seam, word in picked.items()}
-    origins = resolved.origins | {key: f"command line --plugin {word}" for key, word in chosen.items()}
+    origins = resolved.origins | {key: f"{COMMAND_LINE} --plugin {word}" for key, word in chosen.items()}
     return Configuration(resolved.settings.model_copy(update=chosen), origins, plugins)
 
 

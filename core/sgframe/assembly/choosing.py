@@ -7,11 +7,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sgframe.assembly.choice import Choice, ShadowChoice, plain, validate
+from sgframe.assembly.choice import Choice, Choices, ShadowChoice, plain, validate
 from sgframe.assembly.hints import nearest
 from sgframe.assembly.plugins import Offer, Plugin, Plugins
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings, describe_errors
+from sgframe.assembly.sources import COMMAND_LINE, ENVIRONMENT
 from sgframe.errors import PluginError
 
 SHADOWED = (Seam.CACHE, Seam.POLICY)
@@ -73,6 +74,25 @@ def choose_shadow(
     except PluginError as error:
         raise PluginError(f"in the shadow: {error}") from None
     return ShadowChoice(cache=choices[Seam.CACHE], policy=choices[Seam.POLICY])
+
+
+def require_readers(plugins: Plugins, settings: Settings, choices: Choices, origins: Mapping[str, str]) -> None:
+    """Raise PluginError for settings of parts that are not among ``choices``, if they were said for this one start.
+
+    In a file they may stand: it can serve several deployments.
+    """
+    chosen = {choice.name for choice in choices.values()}
+    if choices.shadow is not None:
+        chosen |= {choices.shadow.policy.name, choices.shadow.cache.name}
+    problems = [
+        f"{key}: nobody reads it ({origins[key]}); {_not_chosen(plugins, settings, name)}"
+        for name, table in settings.plugin.items()
+        if name not in chosen
+        for key in (f"plugin.{name}.{setting}" for setting in table)
+        if origins[key].startswith((COMMAND_LINE, ENVIRONMENT))
+    ]
+    if problems:
+        raise PluginError("\n".join(problems))
 
 
 def pick(plugins: Plugins, words: Iterable[str]) -> dict[Seam, str]:
@@ -207,6 +227,15 @@ def _unread(name: str, names: Mapping[str, str], origins: Mapping[str, str]) -> 
         f"{key}: nobody reads this table{_where(origins, key)}; the shadow's policy is '{names['policy']}' and its cache "
         f"'{names['cache']}'{nearest(name, names.values())}"
     )
+
+
+def _not_chosen(plugins: Plugins, settings: Settings, name: str) -> str:
+    """Why nobody reads the settings of the part ``name``, and the remedy."""
+    seams = dict.fromkeys(offer.seam.value for offer in plugins.offers() if offer.name == name)
+    if not seams:
+        return f"the plugin '{name}' is blocked: drop one of the two"
+    others = " and ".join(f"the {seam} is '{getattr(settings, seam)}'" for seam in seams)
+    return f"{others}: say {' or '.join(f'--{seam} {name}' for seam in seams)}, or drop it"
 
 
 def _absent(plugins: Plugins) -> str:

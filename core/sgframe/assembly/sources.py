@@ -12,6 +12,9 @@ from sgframe.assembly.hints import nearest
 from sgframe.errors import ConfigError
 
 PREFIX = "SGFRAME_"
+COMMAND_LINE = "command line"
+ENVIRONMENT = "environment"
+"""How the origins of what was said for one start begin; that of a file is its path."""
 
 
 class Given(NamedTuple):
@@ -44,12 +47,12 @@ def from_command_line(values: Mapping[str, Any]) -> list[Given]:
     given: list[Given] = []
     for key, value in values.items():
         if key == "plugin":
-            given += _tables((key,), value, "command line", lambda setting: f"command line --set {setting}")
+            given += _tables((key,), value, COMMAND_LINE, lambda setting: f"{COMMAND_LINE} --set {setting}")
         elif key == "shadow" and value is not None:
-            given += _shadow(value, "command line", lambda setting: f"command line --shadow {setting}")
+            given += _shadow(value, COMMAND_LINE, lambda setting: f"{COMMAND_LINE} --shadow {setting}")
         elif value is not None:
             option = "--plugin" if key == "blocked" else f"--{key.replace('_', '-')}"
-            given.append(Given((key,), value, f"command line {option}", isinstance(value, str)))
+            given.append(Given((key,), value, f"{COMMAND_LINE} {option}", isinstance(value, str)))
     return given
 
 
@@ -63,7 +66,7 @@ def from_environment(environ: Mapping[str, str], keys: Collection[str]) -> list[
     for variable, text in sorted(environ.items()):
         if not variable.startswith(PREFIX) or not text:
             continue
-        origin = f"environment {variable}"
+        origin = f"{ENVIRONMENT} {variable}"
         match variable.removeprefix(PREFIX).lower().split("__"):
             case ["blocked"]:
                 names = [name.strip() for name in text.split(",")]

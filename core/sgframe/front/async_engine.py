@@ -30,6 +30,7 @@ from sgframe.interfaces.grammar import Grammar
 from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokenizer
 from sgframe.interfaces.transport import AsyncChannel, Transport
+from sgframe.journal import new_file
 from sgframe.logs import LogSettings
 from sgframe.messages import CacheDescription, Decoder, Loaded, Namespace, SchedulerMessage, SchedulerStats
 from sgframe.processes import Child, ProcessHealth, start_process, start_thread
@@ -80,13 +81,14 @@ class AsyncEngine:
         EngineDead; whatever was started is ended first, also when the call is cancelled.
         """
         engine = cls(settings, choices, progress or _ignore)
-        engine._folder = _private_folder()
-        engine._transport = choices[Seam.TRANSPORT].build(folder=engine._folder)
-        try:
-            await engine._start()
-        except BaseException:
-            await engine.close()
-            raise
+        with new_file(Path(settings.journal)) if settings.journal else contextlib.nullcontext():
+            engine._folder = _private_folder()
+            engine._transport = choices[Seam.TRANSPORT].build(folder=engine._folder)
+            try:
+                await engine._start()
+            except BaseException:
+                await engine.close()
+                raise
         return engine
 
     _folder: Path

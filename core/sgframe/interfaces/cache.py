@@ -12,10 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from sgframe.messages import Ints, Namespace
+import msgspec
+
+from sgframe.messages import Ints, Namespace, ints
 
 Clock = Callable[[], float]
 """Seconds, from any start."""
+
+FLUSH = "flush"
+"""In ``Peek.evicted_by``, of what ``Cache.clear`` forgot."""
+
+NAMESPACE_TOKENS = 16
+"""How much more of a prompt another namespace must hold than its own for ``Peek`` to tell. All prompts begin alike (with the
+token of their beginning, the words of a template), and that is no loss."""
+
+NAMESPACES_LOOKED_AT = 8
+"""Other namespaces that a ``peek`` compares with at most: there may be as many as there are clients."""
 
 
 @dataclass(slots=True)
@@ -57,8 +69,9 @@ class Peek:
     """How far a match would go, and why it stops there.
 
     ``reason`` is ``whole`` (all tokens), ``limit`` (the caller's), ``never_seen``, ``evicted``, ``page_floor`` (less than a
-    page remains) or ``namespace`` (nothing matched, but another namespace holds the beginning). For ``evicted``:
-    ``evicted_by`` names the strategy and ``evicted_ago`` is how many seconds ago by the cache's clock.
+    page remains) or ``namespace``: another one holds at least ``NAMESPACE_TOKENS`` more, in whole pages, and is among the
+    ``NAMESPACES_LOOKED_AT``. For ``evicted``: ``evicted_by`` names the strategy, or is ``FLUSH``, and ``evicted_ago`` is how
+    many seconds ago by the cache's clock.
     """
 
     matched: int
@@ -83,25 +96,37 @@ class Watched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """Tokens held: ``evictable`` by nobody's lease, ``locked`` by at least one. Counters run from the start."""
+    """Tokens held: ``evictable`` by nobody's lease, ``locked`` by at least one. ``evicted_tokens`` counts what ``evict``
+    gave up from the start, and not what ``clear`` did."""
 
     evictable: int
     locked: int
     evicted_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True, gc=False):
     """One node of a snapshot: the tokens of its edge, leases that lock it, leases that found it cached, seconds since it
-    was last leased."""
+    was last leased.
+
+    ``packed`` are its tokens as they lie in Ints: a snapshot may have hundreds of thousands of nodes, and most are looked at
+    from afar.
+    """
 
     id: int
     parent: int | None
-    tokens: tuple[int, ...]
+    packed: bytes
     locks: int
     hits: int
     age: float
     namespace: Namespace = ()
+
+    @property
+    def tokens(self) -> Ints:
+        return ints(self.packed)
+
+    def __len__(self) -> int:
+        """In tokens."""
+        return len(self.packed) // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +188,9 @@ class Cache(CacheView):
     def evict(self, count: int) -> Ints:
         """Forget unlocked KV of at least ``count`` tokens if that much is evictable, else all that is; return its slots."""
 
+    @abstractmethod
     def clear(self) -> Ints:
-        """Forget everything that is not locked; return its slots."""
-        return self.evict(self.stats().evictable)
+        """Forget everything that is not locked; return its slots. By ``FLUSH``, and not counted as evicted."""
 
     @abstractmethod
     def stats(self) -> CacheStats:

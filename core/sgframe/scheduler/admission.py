@@ -7,9 +7,9 @@ when the next one does not fit, all behind it wait, too.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from sgframe.interfaces.cache import CacheView
 from sgframe.interfaces.policy import Policy
 from sgframe.scheduler.estimator import Estimator
 from sgframe.scheduler.memory import KvMemory
@@ -17,6 +17,9 @@ from sgframe.scheduler.queue import WaitingQueue
 from sgframe.scheduler.request import Request
 
 log = logging.getLogger(__name__)
+
+REPORTED = 1000
+"""A fault that a policy repeats is logged once in so many times."""
 
 
 class Admission:
@@ -32,6 +35,8 @@ class Admission:
         """Nothing changed since the policy last said that nobody gives way."""
         self._refused: int | None = None
         """The slack that the next one was found to need, while it is still the next one."""
+        self._faults: Counter[str] = Counter()
+        """The policy's, by what it did."""
 
     def add(self, request: Request) -> None:
         """``request`` arrived, or was retracted."""
@@ -57,7 +62,7 @@ class Admission:
             return ()
         self._refused = None
         self.queue.age(running)
-        return order(self.queue.requests, self._policy, self._memory.cache)
+        return self._order()
 
     def shortage(self, request: Request, running: Sequence[Request]) -> int:
         """Slots that are missing for ``request``, which has its lease, to run beside ``running``; 0 if it fits."""
@@ -80,7 +85,7 @@ class Admission:
         self._settled = True
         self.queue.age(running)
         left, room, wanted = list(running), self._memory.available, 0
-        for request in list(order(self.queue.requests, self._policy, self._memory.cache)):
+        for request in list(self._order()):
             if held_back(request):
                 continue
             matched = self._memory.cache.peek(request.tokens, request.namespace, request.match_limit).matched
@@ -110,21 +115,31 @@ class Admission:
             wrong = f"named {victim!r} as victim, which does not run"
         except Exception as error:  # a plugin's code: its fault must not end the service
             wrong = f"raised {error!r}"
-        log.error("policy %s %s; nobody gives way", type(self._policy).__name__, wrong)
+        self._report(wrong, "nobody gives way")
         return None
 
+    def _order(self) -> Sequence[Request]:
+        """As the policy says; in order of arrival if it raises, or drops, repeats or invents a request."""
+        waiting = self.queue.requests
+        try:
+            copy = tuple(waiting)  # the queue itself is not the policy's to change
+            ordered = self._policy.order(copy, self._memory.cache)
+            wrong = fault(waiting, ordered)
+            if not wrong:
+                return ordered  # type: ignore[return-value]  # the same objects, seen through the policy's protocol
+        except Exception as error:  # a plugin's code: its fault must not end the service
+            wrong = f"raised {error!r}"
+        self._report(wrong, "taking requests in order of arrival")
+        return waiting
 
-def order(waiting: Sequence[Request], policy: Policy, cache: CacheView) -> Sequence[Request]:
-    """``waiting`` as ``policy`` orders it; in order of arrival if it raises, or drops, repeats or invents a request."""
-    try:
-        ordered = policy.order(tuple(waiting), cache)  # a copy: the queue is not the policy's to change
-        wrong = fault(waiting, ordered)
-        if not wrong:
-            return ordered  # type: ignore[return-value]  # the same objects, seen through the policy's protocol
-    except Exception as error:  # a plugin's code: its fault must not end the service
-        wrong = f"raised {error!r}"
-    log.error("policy %s %s; taking requests in order of arrival", type(policy).__name__, wrong)
-    return waiting
+    def _report(self, wrong: str, consequence: str) -> None:
+        """Log what the policy did wrong; of what it does in every round, one in REPORTED."""
+        kind = f"{wrong.partition(' ')[0]}; {consequence}"  # the requests it names differ from round to round
+        times = self._faults[kind]
+        self._faults[kind] += 1
+        if times % REPORTED == 0:
+            again = f" ({times + 1} times by now)" if times else ""
+            log.error("policy %s %s; %s%s", type(self._policy).__name__, wrong, consequence, again)
 
 
 def fault(waiting: Sequence[Request], ordered: Sequence[object]) -> str:

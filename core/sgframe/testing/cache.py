@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from math import ceil
 from typing import ClassVar, NamedTuple, cast
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from sgframe.interfaces.cache import Cache, Clock
+from sgframe.interfaces.cache import FLUSH, NAMESPACE_TOKENS, Cache, Clock
 from sgframe.messages import Ints, Namespace, ints
 from sgframe.testing.slots import Row, SlotBook
 
@@ -178,6 +179,13 @@ class CacheContract(ABC):
         assert book.clear() == self.found(len(prompt), book)
         assert book.cache.peek(prompt).matched == 0
 
+    def test_what_was_cleared_is_not_evicted(self, book: SlotBook) -> None:
+        prompt = _count(2 * book.block)
+        book.serve(prompt)
+        book.cache.clear()
+        assert book.cache.peek(prompt).evicted_by == (FLUSH if self.keeps else "")
+        assert book.cache.stats().evicted_tokens == 0
+
     def test_a_miss_of_what_was_evicted_says_by_whom_and_when(self, book: SlotBook) -> None:
         prompt = _count(2 * book.block)
         book.serve(prompt)
@@ -186,7 +194,19 @@ class CacheContract(ABC):
         book.clock.now += 3
         peek = book.cache.peek(prompt)
         assert (peek.reason, peek.evicted_ago) == (("evicted", 3) if self.keeps else ("never_seen", 0))
+        assert peek.evicted_by != FLUSH
         assert bool(peek.evicted_by) is self.keeps
+
+    def test_another_namespace_is_named_when_it_holds_a_good_deal_more(self, book: SlotBook) -> None:
+        block = book.block
+        more = ceil(NAMESPACE_TOKENS / block) * block
+        own, other, third = NAMESPACES[2], NAMESPACES[4], NAMESPACES[5]
+        book.serve(_count(block), own)
+        book.serve(_count(block + more), other)
+        alike, begins_alike = _count(block + more + 1), _count(block + more - 1) + _count(block, first=7000)
+        named = "namespace" if self.keeps else "never_seen"
+        assert [book.cache.peek(alike, namespace).reason for namespace in (own, third)] == [named, named]
+        assert book.cache.peek(begins_alike, own).reason == "never_seen"
 
     # ------------------------------------------------------------------------------------------ looking
 
@@ -354,5 +374,5 @@ def _shown(book: SlotBook) -> set[tuple[tuple[int, ...], int, int, float]]:
     paths: dict[int | None, tuple[int, ...]] = {None: ()}
     nodes = book.cache.snapshot().nodes
     for node in nodes:
-        paths[node.id] = paths[node.parent] + node.tokens
+        paths[node.id] = paths[node.parent] + tuple(node.tokens)
     return {(paths[node.id], node.locks, node.hits, node.age) for node in nodes}

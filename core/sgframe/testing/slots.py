@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from sgframe.clock import StepClock
-from sgframe.interfaces.cache import Cache, Clock, Lease, Peek, Watched
+from sgframe.interfaces.cache import FLUSH, Cache, Clock, Lease, Peek, Watched
 from sgframe.messages import Ints, Namespace, ints
 
 REASONS = frozenset({"whole", "limit", "never_seen", "evicted", "page_floor", "namespace"})
@@ -73,7 +73,8 @@ class SlotBook:
         self._paths = Paths()
         self._holds: dict[int, int] = {}
         self._inserted: set[int] = set()
-        self._evicted_at: dict[int, float] = {}
+        self._forgotten: dict[int, tuple[float, bool]] = {}
+        """By path: when, and whether by ``clear``."""
         self._evicted = 0
         self._watched: deque[tuple[Ints, Namespace, Watched]] = deque(maxlen=8)
 
@@ -139,6 +140,7 @@ class SlotBook:
         due = min(count, self.cache.stats().evictable)
         freed = self.cache.evict(count)
         assert len(freed) >= due, f"{len(freed)} slots were evicted, {due} were due"
+        self._evicted += len(freed)
         return self._take_back(freed)
 
     def clear(self) -> int:
@@ -146,7 +148,7 @@ class SlotBook:
         evictable = self.cache.stats().evictable
         freed = self.cache.clear()
         assert len(freed) == evictable, f"clear gave back {len(freed)} slots, {evictable} were evictable"
-        return self._take_back(freed)
+        return self._take_back(freed, flushed=True)
 
     def watch(self, tokens: Ints, namespace: Namespace = ()) -> Watched:
         """From now on ``audit`` holds this answer against its stamp, for the last eight watched."""
@@ -184,10 +186,9 @@ class SlotBook:
         )
         return lease
 
-    def _take_back(self, freed: Ints) -> int:
+    def _take_back(self, freed: Ints, *, flushed: bool = False) -> int:
         self._move(self._pages(freed), self.CACHE, self.FREE)
-        self._evicted_at.update((self._holds[slot], self.clock.now) for slot in freed)
-        self._evicted += len(freed)
+        self._forgotten.update((self._holds[slot], (self.clock.now, flushed)) for slot in freed)
         return len(freed)
 
     def _move(self, pages: list[int], giver: object, taker: object) -> None:
@@ -219,10 +220,12 @@ class SlotBook:
         if peek.reason != "evicted":
             assert (peek.evicted_by, peek.evicted_ago) == ("", 0.0), f"{peek} tells of an eviction"
             return
-        evicted_at = self._evicted_at.get(paths[: peek.matched + self.block][-1])
-        assert evicted_at is not None, f"{peek}, but what follows was never evicted"
-        ago = self.clock.now - evicted_at
+        forgotten = self._forgotten.get(paths[: peek.matched + self.block][-1])
+        assert forgotten is not None, f"{peek}, but what follows was never evicted"
+        at, flushed = forgotten
+        ago = self.clock.now - at
         assert peek.evicted_by and peek.evicted_ago == ago, f"{peek}; what follows was evicted {ago} seconds ago"
+        assert (peek.evicted_by == FLUSH) is flushed, f"{peek}; it was {'' if flushed else 'not '}by clear"
 
     def _audit_snapshot(self, held: int, leased: int) -> None:
         nodes = self.cache.snapshot().nodes
@@ -233,7 +236,7 @@ class SlotBook:
                 f"{node} was last leased in the future or before the start"
             )
             seen.add(node.id)
-        total = sum(len(node.tokens) for node in nodes)
+        total = sum(len(node) for node in nodes)
         assert total == held, f"the snapshot shows {total} tokens of {held}"
-        locked = sum(len(node.tokens) for node in nodes if node.locks)
+        locked = sum(len(node) for node in nodes if node.locks)
         assert locked == leased, f"the snapshot shows {locked} locked tokens, leases cover {leased}"

@@ -16,7 +16,7 @@ __all__ = ["EvictionStrategy", "load_strategy"]
 
 
 def load_strategy(name: str, clock: Clock) -> EvictionStrategy:
-    """The strategy ``name``, which is built in or ``module:Class``. Raises ConfigError when there is none behind it."""
+    """The strategy ``name``, which is built in or ``module:Class``. Raises ConfigError when it cannot be had."""
     try:
         strategy = resolve_name(STRATEGIES.get(name, name))
     except Exception as error:  # whatever a third party's import may raise
@@ -28,4 +28,10 @@ def load_strategy(name: str, clock: Clock) -> EvictionStrategy:
         raise ConfigError(
             f"the eviction strategy '{name}' must be a subclass of {__name__}.EvictionStrategy, found {strategy!r}"
         )
-    return strategy(clock)
+    try:
+        return strategy(clock)
+    except Exception as error:  # whatever a third party's constructor may raise
+        raise ConfigError(
+            f"the eviction strategy '{name}' cannot be built: {type(error).__name__}: {error}; "
+            f"correct its class, or choose from {', '.join(STRATEGIES)}"
+        ) from error

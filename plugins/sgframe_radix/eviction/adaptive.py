@@ -15,9 +15,15 @@ from sgframe_radix.eviction.returns import BINS, EDGES, Kind, ReturnModel, Visit
 from sgframe_radix.tree import TreeNode
 
 TURNS = (1, 2, 4, 8)
+"""Bins of turns; likewise of the uses of a junction and of pauses in seconds."""
 USES = (4, 8, 16, 64)
+SLACK = 512
+"""Tokens at the end of a turn that the next one may leave out (a template's opening for the answer, a block cut short); an
+eighth of the turn if that is more."""
 PAUSES = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0)
 SESSION, JUNCTION = 0, 1
+PASSED: Kind = (-2, -1, -1)
+"""Of what a session has moved past: of no worth."""
 REFRESH = 64
 """Visits after which the values are computed anew."""
 
@@ -47,11 +53,12 @@ class Mark:
 
 @dataclass(slots=True)
 class Stay:
-    """A lease as it goes on: since when, how far its path was known, and whose that was."""
+    """A lease as it goes on: since when, how far its path was known, whose that was, and what of it was not taken."""
 
     since: float
     known: int = 0
     previous: Visit | None = None
+    left: TreeNode | None = None
 
 
 class Adaptive(LeafStrategy):
@@ -69,6 +76,7 @@ class Adaptive(LeafStrategy):
         self._groups: dict[tuple[Kind, int], OrderedDict[TreeNode, None]] = {}
         self._ageing: list[tuple[float, int, TreeNode]] = []
         self._stays: dict[int, Stay] = {}
+        self._cut_off: TreeNode | None = None
         self._ranking: list[tuple[Kind, int]] = []
         self._until_refresh = 0
 
@@ -85,12 +93,15 @@ class Adaptive(LeafStrategy):
     def split(self, upper: TreeNode, lower: TreeNode) -> None:
         upper.mark = mark = Mark(lower.mark.time)
         mark.visit, mark.kind, mark.uses, mark.children = lower.mark.visit, lower.mark.kind, lower.mark.uses, 1
+        self._cut_off = lower
 
     def leased(self, path: Sequence[TreeNode], lease: Lease) -> None:
         super().leased(path, lease)
         if id(lease) not in self._stays:
             stay = self._stay(lease)
             stay.known, stay.previous = path[0].end, path[0].mark.last
+            stay.left = self._cut_off
+        self._cut_off = None
 
     def released(self, path: Sequence[TreeNode], lease: Lease) -> None:
         stay = self._stays.pop(id(lease))
@@ -109,12 +120,14 @@ class Adaptive(LeafStrategy):
 
     def _visit(self, stay: Stay, end: int, now: float) -> Visit:
         previous = stay.previous
-        if previous is None or 2 * stay.known < end:
-            return self._model.start((SESSION, 0, 0), now)
+        if previous is None or 2 * stay.known < end or previous.end - stay.known > max(SLACK, previous.end // 8):
+            return self._model.start((SESSION, 0, 0), now, end)
         self._model.came_back(previous, stay.since)
+        if stay.left is not None:
+            self._pass_over(stay.left, previous)
         turn = previous.turn + 1
         pause = 1 + bisect_right(PAUSES, stay.since - previous.time)
-        return self._model.start((SESSION, bisect_right(TURNS, turn), pause), now, turn)
+        return self._model.start((SESSION, bisect_right(TURNS, turn), pause), now, end, turn)
 
     def _touch(self, mark: Mark, visit: Visit, since: float, now: float) -> None:
         mark.time, mark.visit, mark.kind = now, visit, visit.kind
@@ -127,8 +140,15 @@ class Adaptive(LeafStrategy):
             mark.own = self._model.start((JUNCTION, bisect_right(USES, mark.uses), pause), now)
             mark.kind = mark.own.kind
 
+    def _pass_over(self, leaf: TreeNode, visit: Visit) -> None:
+        """The path of ``visit`` went on without its end, ``leaf``: nobody is expected there any more."""
+        if leaf.mark.visit is visit and leaf.mark.bin >= 0:
+            self.discard(leaf)
+            leaf.mark.kind = PASSED
+            self._place(leaf, 0)
+
     def add(self, leaf: TreeNode) -> None:
-        self._place(leaf, self.clock())
+        self._place(leaf, age_bin(self.clock() - leaf.mark.time))
 
     def discard(self, leaf: TreeNode) -> None:
         mark = leaf.mark
@@ -142,19 +162,19 @@ class Adaptive(LeafStrategy):
             self._until_refresh = REFRESH
             self._model.refresh()
             self._rank()
-        while True:
-            for key in self._ranking:
-                if group := self._groups.get(key):
-                    return next(iter(group))
-            self._rank()  # there are kinds that it did not know
+        return next(next(iter(group)) for key in self._ranking if (group := self._groups[key]))
 
     def known(self) -> Iterable[TreeNode]:
         return [leaf for group in self._groups.values() for leaf in group]
 
-    def _place(self, leaf: TreeNode, now: float) -> None:
+    def _place(self, leaf: TreeNode, bin: int) -> None:
         mark = leaf.mark
-        mark.bin = age_bin(now - mark.time)
-        self._groups.setdefault((mark.kind, mark.bin), OrderedDict())[leaf] = None
+        mark.bin = bin
+        group = self._groups.get((mark.kind, mark.bin))
+        if group is None:
+            group = self._groups[mark.kind, mark.bin] = OrderedDict()
+            self._until_refresh = 0
+        group[leaf] = None
         if mark.bin + 1 < BINS:
             heappush(self._ageing, (mark.time + EDGES[mark.bin + 1], leaf.id, leaf))
 
@@ -164,11 +184,12 @@ class Adaptive(LeafStrategy):
         while self._ageing and self._ageing[0][0] <= now:
             due, _, leaf = heappop(self._ageing)
             mark = leaf.mark
-            if mark.bin >= 0 and due == mark.time + EDGES[mark.bin + 1]:
+            if 0 <= mark.bin < BINS - 1 and due == mark.time + EDGES[mark.bin + 1]:
+                older = mark.bin + 1  # whatever a float's rounding says
                 self.discard(leaf)
-                self._place(leaf, now)
+                self._place(leaf, max(older, age_bin(now - mark.time)))
 
     def _rank(self) -> None:
         """Order the groups by what they are worth, the oldest first among equals."""
-        worth = {key: self._model.values(key[0])[key[1]] for key in self._groups}
+        worth = {key: -1.0 if key[0] == PASSED else self._model.values(key[0])[key[1]] for key in self._groups}
         self._ranking = sorted(worth, key=lambda key: (worth[key], -key[1], key[0]))

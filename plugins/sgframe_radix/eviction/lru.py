@@ -17,9 +17,10 @@ class LRU(EvictionStrategy):
     node stands before its parent, the first is always a leaf, and every answer takes constant time.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, unlocked: Iterable[TreeNode] = ()) -> None:
+        """``unlocked`` are those that are so from the beginning, the first to go first."""
         super().__init__(clock)
-        self._unlocked: OrderedDict[TreeNode, None] = OrderedDict()
+        self._unlocked: OrderedDict[TreeNode, None] = OrderedDict.fromkeys(unlocked)
 
     def leased(self, path: Sequence[TreeNode], lease: Lease) -> None:
         for node in path:

@@ -1,10 +1,10 @@
 """When does who was here come back? A model of returns, learned while they happen. Knows no tree, tokens or slots.
 
 A *visit* begins when a request lets go of its path, and ends when a request takes that path up again. Visits of one
-*kind* (how many turns it had, how long the last pause was) share their experience: for each age in doubling bins, how many
-reached it and how many came back in it. Kinds that are rare lean on what all like them did. From these hazards follows how
-much it is worth to keep a path of that kind and age: the most returns to be had for each second of keeping it, over the
-best time to keep it (the index of Gittins 1979). What is evicted goes on teaching, for a visit needs no KV.
+*kind* (how many turns it had, how long the last pause was) share their experience: how many reached each age, in bins of
+growing width, and how many came back in it. Kinds that are rare lean on what all like them did. From these hazards
+follows how much it is worth to keep a path of that kind and age: the most returns to be had for each second of keeping
+it, over the best time to keep it (the index of Gittins 1979). What is evicted goes on teaching, for a visit needs no KV.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-EDGES = (0.0, *(2.0**power for power in range(12)))
-"""Seconds at which the bins of age begin; the last has no end."""
+EDGES = (0.0, *(2.0 ** (power / 2) for power in range(23)), *(2.0**power for power in range(12, 19)))
+"""Seconds at which the bins of age begin: twice as fine up to 34 minutes as from there to three days. The last is open."""
 BINS = len(EDGES)
-PRIOR = 8.0
+PRIOR = 4.0
 """As many visits' weight a kind leans on the kind above it."""
-FADE = 0.9995
+FADE = 0.99975
 """What each visit leaves of the weight of all before it."""
 MOST_OPEN = 2**16
 """Visits that are followed at once; while there are more, new ones teach nothing."""
@@ -27,11 +27,12 @@ Kind = tuple[int, int, int]
 
 
 class Visit:
-    """``time``: when it began; ``turn``: how many came before it on the same path."""
+    """``time``: when it began; ``end``: length of its path in tokens; ``turn``: how many came before it on that path."""
 
-    __slots__ = ("kind", "open", "time", "turn")
+    __slots__ = ("end", "kind", "open", "time", "turn")
 
-    def __init__(self, kind: Kind, time: float, turn: int) -> None:
+    def __init__(self, kind: Kind, time: float, end: int, turn: int) -> None:
+        self.end = end
         self.kind = kind
         self.time = time
         self.turn = turn
@@ -49,10 +50,10 @@ class ReturnModel:
         self._count = 0
         self._values: dict[Kind, list[float]] = {}
 
-    def start(self, kind: Kind, now: float, turn: int = 0) -> Visit:
+    def start(self, kind: Kind, now: float, end: int = 0, turn: int = 0) -> Visit:
         """A path of ``kind`` was let go."""
         self._advance(now)
-        visit = Visit(kind, now, turn)
+        visit = Visit(kind, now, end, turn)
         self._weight /= FADE
         if self._weight > 1e9:
             self._rescale()

@@ -21,6 +21,8 @@ class EvictionStrategy(ABC):
     ``children``, ``locks``, ``hits``, ``used_at``; ``mark`` is its own. No answer may take time that grows with the number
     of nodes. It reads no clock but ``clock``, which is in seconds and stands still within a step, and draws no unseeded
     random numbers: the same events bring the same victims.
+
+    One that raises, or names a victim that is not evictable, is dropped for good, and ``lru`` goes on in its place.
     """
 
     def __init__(self, clock: Clock) -> None:
