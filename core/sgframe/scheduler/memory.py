@@ -21,6 +21,8 @@ class KvMemory:
         self.pool = SlotPool(slots, page_size)
         self.cache = cache
         self._page = page_size
+        self._least_eviction = self.pool.size // 1024
+        """Slots: a full pool is not to evict a few in every step."""
 
     @property
     def available(self) -> int:
@@ -45,15 +47,22 @@ class KvMemory:
 
     def grow_all(self, requests: Sequence[Request], count: int) -> None:
         """The same for ``count`` tokens of each of ``requests``, in one go."""
+        page = self._page
         lacking = [
-            (request, self.whole_pages(lack))
+            (request.slots, -(-lack // page) * page)
             for request in requests
             if (lack := request.scheduled + count - len(request.slots)) > 0
         ]
-        slots = self._take(sum(lack for _, lack in lacking))
+        if not lacking:
+            return
+        slots = self._take(sum([lack for _, lack in lacking]))
+        if len(slots) == len(lacking):
+            for (own, _), slot in zip(lacking, slots, strict=True):
+                own.append(slot)
+            return
         start = 0
-        for request, lack in lacking:
-            request.slots.extend(slots[start : start + lack])
+        for own, lack in lacking:
+            own.extend(slots[start : start + lack])
             start += lack
 
     def lease(self, request: Request) -> None:
@@ -119,5 +128,5 @@ class KvMemory:
     def _take(self, count: int) -> Ints:
         """``count`` free slots, at the expense of what is cached if need be."""
         if (shortage := count - self.pool.free) > 0:
-            self.pool.give_back(self.cache.evict(shortage))
+            self.pool.give_back(self.cache.evict(max(shortage, self._least_eviction)))
         return self.pool.take(count)

@@ -276,20 +276,20 @@ class Scheduler:
         assert output.step == batch.step, f"the output of step {output.step} came for step {batch.step}"
         prompt_logprobs = {entry.row: entry for entry in output.prompt_logprobs}
         sampled = 0
+        tokens, logprobs = output.tokens, output.logprobs
         for request, stint, count, samples in batch:
             sample = sampled
             sampled += samples
             if request.row < 0 or request.stint != stint:
                 continue  # it has ended or was retracted since
             request.computed += count
-            finite = not samples or output.tokens[sample] >= 0
-            if finite and (count > 1 or request.computed == request.prompt_len):
+            if (count > 1 or request.computed == request.prompt_len) and not (samples and tokens[sample] < 0):
                 self._share(request)
             if prompt_logprobs and (entry := prompt_logprobs.get(request.row)) is not None:
                 request.prompt_logprobs.extend(entry.entries[request.logprobs_from - entry.start :])
             if samples:
                 request.promised -= 1
-                self._append(request, output.tokens[sample], output.logprobs[sample] if output.logprobs else None)
+                self._append(request, tokens[sample], logprobs[sample] if logprobs else None)
             elif request.computed == request.goal and not request.max_tokens:
                 self._publish(request, ints(), None, Finish("length"), True)
 
@@ -321,12 +321,15 @@ class Scheduler:
             return self._end(request, Finish("error", detail=detail), keep=False)
         request.tokens.append(token)
         self.counters.generated_tokens += 1
-        output_len = request.output_len
+        output_len = len(request.tokens) - request.prompt_len
         finish = None
         if token in request.stop_ids:
             finish = Finish("stop", matched=token)
         elif output_len >= request.max_tokens:
             finish = Finish("length")
+        elif output_len > 1 and logprobs is None:
+            self.outbox.append(TokenOutput(request.id, request.tokens[-1:], request.cached_tokens))
+            return None
         return self._publish(request, ints((token,)), logprobs, finish, output_len == 1)
 
     def _publish(

@@ -31,12 +31,10 @@ class SlotPool:
         pages = count // self.page_size
         if pages == 0:
             return ints()
-        taken = self._free[-pages:]
+        numbers = np.frombuffer(self._free[-pages:], dtype=np.int32)[::-1]
         del self._free[-pages:]
-        taken.reverse()
-        numbers = np.frombuffer(taken, dtype=np.int32)
-        self._out[numbers] = True
-        return taken if self.page_size == 1 else self._slots(numbers)
+        self._out[numbers.astype(np.intp)] = True  # by int32 it takes three times as long
+        return ints(numbers.tobytes()) if self.page_size == 1 else self._slots(numbers)
 
     def give_back(self, slots: Ints) -> None:
         """Free ``slots``, whole pages; raises ValueError, freeing none, for a slot that is free already or a torn page."""
@@ -44,7 +42,7 @@ class SlotPool:
             return
         numbers = self._pages(slots)
         places = numbers.astype(np.intp)  # once, and not in each of the look-ups
-        if not self._out[places].all():
+        if np.count_nonzero(self._out[places]) < len(places):
             twice = (numbers[~self._out[places]] * self.page_size).tolist()
             raise ValueError(f"slots {twice[:8]} were freed twice")
         self._out[places] = False
