@@ -1,6 +1,7 @@
 # make serve          install, fetch the demo model on first use, serve it      (ARGS="--port 8000 --plugin lpm")
 # make test           install what the tests need and run all but the slow ones (ARGS="-k radix")
 # make test-all       run the slow ones too
+# make soak           twenty minutes of random services on the simulated backend
 # make install        make .venv with the sgframe command in it
 # make lint           format, lint, types, and who may import whom
 
@@ -9,7 +10,7 @@ ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: install serve test test-all lint clean
+.PHONY: install serve test test-all soak lint clean
 
 install: .venv/.installed
 
@@ -21,6 +22,9 @@ test: .venv/.installed-test
 
 test-all: .venv/.installed-test
 	$(BIN)/python -m pytest $(ARGS)
+
+soak: .venv/.installed-test
+	$(BIN)/python -m pytest tests/soak --soak-seconds 1200 $(ARGS)
 
 lint: .venv/.installed-test
 	$(BIN)/ruff check .

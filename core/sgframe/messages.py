@@ -92,10 +92,10 @@ class Finish(msgspec.Struct, frozen=True, array_like=True):
 class CacheReport(msgspec.Struct, frozen=True, array_like=True):
     """How many tokens of a request were found cached when it was first admitted, and why not more.
 
-    ``reason``: ``never_seen``, ``evicted`` (``evicted_by`` is the strategy, ``evicted_ago`` in seconds), ``page_floor``,
-    ``namespace`` (cached for others only), ``last_token`` (all were there, but the last is computed for its logits),
-    ``prompt_logprobs`` (what was asked for must be computed) or ``twin_in_flight`` (a request with the same prefix was just
-    being computed).
+    ``reason``: ``never_seen``, ``evicted`` (``evicted_by`` is the strategy or ``flush``, ``evicted_ago`` in seconds),
+    ``page_floor``, ``namespace`` (more of it is cached, but for others only), ``last_token`` (all were there, but the last
+    is computed for its logits), ``prompt_logprobs`` (what was asked for must be computed) or ``twin_in_flight`` (a request
+    with the same prefix was just being computed).
     """
 
     matched: int

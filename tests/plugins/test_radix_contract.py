@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
 from hypothesis import settings
 
 from sgframe.interfaces.cache import Clock
 from sgframe.testing.cache import CacheContract
 from sgframe_radix import RadixSettings
 from sgframe_radix.cache import RadixCache
+from sgframe_radix.eviction.guard import Guard
 
 
 class RadixContract(CacheContract):
@@ -43,3 +45,17 @@ class TestS3FIFO(RadixContract):
 
 class TestPriority(RadixContract):
     eviction = "priority"
+
+
+class TestAdaptive(RadixContract):
+    eviction = "adaptive"
+
+
+@pytest.fixture(autouse=True)
+def no_mercy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strategy at fault fails its test; in service it would be replaced."""
+
+    def fail(guard: Guard, fault: str, error: Exception | None = None) -> None:
+        raise AssertionError(f"the strategy '{guard.name}' {fault}") from error
+
+    monkeypatch.setattr(Guard, "_replace", fail)

@@ -20,7 +20,7 @@ from sgframe.scheduling import SchedulerSpec, build
 from sgframe_simulated.model import expected_tokens
 
 VOCAB = 260
-EVICTIONS = ("lru", "lfu", "fifo", "slru", "s3fifo", "priority")
+EVICTIONS = ("lru", "lfu", "fifo", "slru", "s3fifo", "priority", "adaptive")
 SALTS: tuple[Any, ...] = ((), (("salt", ""),), (("salt", "x"),))
 
 
@@ -31,7 +31,8 @@ class Episode:
         self.random = random = Random(seed)
         page_size = random.choice((1, 1, 2, 16))
         cache = random.choice(("radix", "radix", "hash-chain", "none"))
-        table = {"radix": {"eviction": random.choice(EVICTIONS), "ghost_tokens": random.choice((0, 64, 4096))}}
+        self.eviction = random.choice(EVICTIONS)
+        table = {"radix": {"eviction": self.eviction, "ghost_tokens": random.choice((0, 64, 4096))}}
         policy = random.choice(("fcfs", "lpm", "dfs-weight", "priority"))
         parts = {"backend": "simulated", "source": "simulated", "model": "simulated", "cache": cache, "policy": policy}
         simulated = {"mode": "hash", "page_size": page_size}
@@ -71,6 +72,8 @@ class Episode:
         for _ in range(20_000):
             if self._step() is None and self.scheduler.idle and not self.sent:
                 break
+        strategy = getattr(self.scheduler.memory.cache, "_strategy", None)
+        assert strategy is None or strategy.name == self.eviction, f"the strategy {self.eviction} was replaced"
         assert self.scheduler.idle and not self.open, f"requests {sorted(self.open)} never ended"
         self.scheduler.flush()
         self.scheduler.check()

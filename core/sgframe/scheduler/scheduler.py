@@ -15,7 +15,6 @@ from sgframe.clock import StepClock
 from sgframe.interfaces.cache import Cache
 from sgframe.interfaces.policy import Policy
 from sgframe.messages import (
-    CacheReport,
     Finish,
     GenerateRequest,
     Ints,
@@ -32,7 +31,7 @@ from sgframe.scheduler.estimator import Estimator
 from sgframe.scheduler.memory import KvMemory
 from sgframe.scheduler.request import Request
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow
-from sgframe.scheduler.twins import WORTH_WAITING, Twin, Twins
+from sgframe.scheduler.twins import Twins
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,7 @@ class Scheduler:
         self._requests: dict[int, Request] = {}
         self._aborted: list[Request] = []
         self._free_rows = list(range(limits.max_running - 1, -1, -1))
-        self._twins = Twins(limits.page_size)
-        self._held: dict[int, Twin] = {}  # by the id of the waiting request
+        self._twins = Twins(limits.page_size, cache)
         self._next = BatchBuilder()
         self._in_flight: deque[InFlight] = deque()
 
@@ -150,7 +148,7 @@ class Scheduler:
         self._aborted.clear()
 
         self._twins.watch(self.running)
-        for victim in self.admission.victims(self.running, len(self._free_rows), self._waits_for_twin):
+        for victim in self.admission.victims(self.running, len(self._free_rows), self._twins.holds_back):
             self._retract(victim)
         retracted = self._make_room_for_decoding()
         budget = self._schedule_running()
@@ -219,12 +217,12 @@ class Scheduler:
         for request in self.admission.candidates(self.running):
             if not self._free_rows or budget <= 0:
                 break
-            if self._waits_for_twin(request):
+            if self._twins.holds_back(request):
                 continue
             self.memory.lease(request)
             if shortage := self.admission.shortage(request, self.running):
                 self.memory.give_back(request, keep=False)
-                if not self._held:  # one who is held back may need less
+                if not self._twins.held:  # one who is held back may need less
                     self.admission.refuse(shortage, self.running)
                 break
             self._start(request)
@@ -233,28 +231,6 @@ class Scheduler:
         if admitted:
             self.admission.close_round()
             self._shadow.round(admitted)
-
-    def _waits_for_twin(self, request: Request) -> bool:
-        """Whether ``request`` had better wait until another has computed their common prefix; if not, notes why it finds no
-        more in the cache than it does."""
-        held = self._held.get(request.id)
-        if held is not None and held.busy:
-            return True
-        cache = self.memory.cache
-        peek = cache.peek(request.tokens, request.namespace, request.match_limit)
-        reason = peek.reason
-        if reason == "limit":
-            reason = "last_token" if request.match_limit == len(request.tokens) - 1 else "prompt_logprobs"
-        twin = self._twins.find(request, peek.matched) if cache.keeps else None
-        if twin is not None:
-            if twin.shared - peek.matched >= WORTH_WAITING:
-                self._held[request.id] = twin
-                return True
-            reason = "twin_in_flight"
-        self._held.pop(request.id, None)
-        if request.cached_tokens < 0:
-            request.cache_report = CacheReport(peek.matched, reason, peek.evicted_by, peek.evicted_ago)
-        return False
 
     def _start(self, request: Request) -> None:
         """A waiting request with a lease gets a row and runs."""
@@ -368,7 +344,7 @@ class Scheduler:
         else:
             self.admission.remove(request)
         self.admission.queue.ended(request)
-        self._held.pop(request.id, None)
+        self._twins.forget(request)
         del self._requests[request.id]
 
     def _leave(self, request: Request, *, keep: bool) -> None:

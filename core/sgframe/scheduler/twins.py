@@ -1,11 +1,15 @@
-"""In-batch sharing: a prompt that another request is just computing is worth waiting for. Knows no cache and no slots."""
+"""In-batch sharing: a prompt that another request is just computing is worth waiting for. Owns who is held back for that.
+
+Looks at the cache, to tell what it lacks and why; takes nothing from it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sgframe.messages import Ints
+from sgframe.interfaces.cache import Cache
+from sgframe.messages import CacheReport, Ints
 from sgframe.scheduler.request import Request
 
 WORTH_WAITING = 16
@@ -28,11 +32,14 @@ class Twin:
 
 
 class Twins:
-    """The prompts that are being computed, by which a waiting request finds one that begins like its own."""
+    """The prompts that are being computed, and the waiting requests that are held back until one of them is."""
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(self, page_size: int, cache: Cache) -> None:
         self._page_size = page_size
+        self._cache = cache
         self._leaders: list[Request] = []
+        self.held: dict[int, Twin] = {}
+        """By the id of the waiting request."""
 
     def watch(self, running: Iterable[Request]) -> None:
         """From now on the leaders are those of ``running`` that still compute known tokens."""
@@ -42,7 +49,32 @@ class Twins:
         """``request``, just admitted, may lead others."""
         self._leaders.append(request)
 
-    def find(self, request: Request, matched: int) -> Twin | None:
+    def holds_back(self, request: Request) -> bool:
+        """Whether ``request`` had better wait until another has computed their common prefix; if not, notes in its
+        ``cache_report`` why it finds no more cached than it does."""
+        held = self.held.get(request.id)
+        if held is not None and held.busy:
+            return True
+        peek = self._cache.peek(request.tokens, request.namespace, request.match_limit)
+        reason = peek.reason
+        if reason == "limit":
+            reason = "last_token" if request.match_limit == len(request.tokens) - 1 else "prompt_logprobs"
+        twin = self._find(request, peek.matched) if self._cache.keeps else None
+        if twin is not None:
+            if twin.shared - peek.matched >= WORTH_WAITING:
+                self.held[request.id] = twin
+                return True
+            reason = "twin_in_flight"
+        self.forget(request)
+        if request.cached_tokens < 0:
+            request.cache_report = CacheReport(peek.matched, reason, peek.evicted_by, peek.evicted_ago)
+        return False
+
+    def forget(self, request: Request) -> None:
+        """``request`` waits for nobody any more."""
+        self.held.pop(request.id, None)
+
+    def _find(self, request: Request, matched: int) -> Twin | None:
         """Who is computing most of ``request``'s tokens beyond the ``matched`` ones that are cached."""
         tokens, limit = request.tokens, request.match_limit
         best: Twin | None = None
