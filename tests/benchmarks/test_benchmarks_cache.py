@@ -47,6 +47,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_row_has_a_figure_of_every_tree() -> None:
     report: dict[str, Any] = json.loads(run("--json", *SMALL))
     assert [row["row"] for row in report["rows"]] == ROWS

@@ -107,6 +107,14 @@ SERVING = {
 """What must stand in the log of each command that starts a server."""
 
 
+PAGES: Mapping[str, tuple[pytest.MarkDecorator, ...]] = {
+    "README.md": (),
+    "docs/plugins.md": (),
+    "docs/caches.md": (pytest.mark.slow,),
+    "docs/policies.md": (pytest.mark.slow,),
+}
+
+
 def without_comment(command: str) -> str:
     return command.partition("  #")[0].strip()
 
@@ -114,8 +122,8 @@ def without_comment(command: str) -> str:
 @pytest.mark.parametrize(
     ("page", "command"),
     [
-        (page, command)
-        for page in ("README.md", "docs/plugins.md", "docs/caches.md", "docs/policies.md")
+        pytest.param(page, command, marks=marks)
+        for page, marks in PAGES.items()
         for command in map(without_comment, commands(page))
         if command.startswith(("sgframe ", ".venv/bin/sgframe "))
     ],

@@ -17,6 +17,7 @@ PAGE = (HOUSE / "docs" / "simulator.md").read_text()
 COMMANDS = re.findall(r"^sgframe (simulate .*)$", PAGE, re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_works(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the first requests of its trace; what it draws goes elsewhere."""
