@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sgframe.interfaces.policy import Waiting
 from sgframe.messages import Ints, Namespace, ints
+from sgframe.prefixes import common_length
 
 Key = tuple[Namespace, int]
 """Where a branch leaves its parent: prefixes of different namespaces share nothing."""
@@ -128,17 +129,3 @@ class PrefixTrie:
             backwards += sorted(branch.members, reverse=True)
             stack += branch.ranked  # the lightest is the next to go
         return backwards[::-1]
-
-
-def common_length(left: Ints, right: Ints) -> int:
-    """How many leading tokens are equal: by halving, so that whole runs are compared at once."""
-    low, high = 0, min(len(left), len(right))
-    if left[:high] == right[:high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from sgframe.messages import Ints, Namespace
-from sgframe_radix.tree import shared_length
+from sgframe.prefixes import common_length
 
 Path = tuple[Namespace, int, int]
 """Namespace, tokens before the stretch, CRC of the path through the stretch's first page."""
@@ -80,7 +80,7 @@ class Ghosts:
                 break
             evicted, parts, mark = stretch
             again = tokens[at : at + len(evicted)]
-            shared = shared_length(evicted, again) // self._page * self._page
+            shared = common_length(evicted, again) // self._page * self._page
             crc = crc32(again[:shared], crc)
             at += shared
             if 0 < shared < len(evicted):

@@ -12,6 +12,7 @@ from zlib import crc32
 
 from sgframe.interfaces.cache import Stamp
 from sgframe.messages import Ints, Namespace, ints
+from sgframe.prefixes import common_length
 
 PageKey = int | bytes
 """What tells a node's children apart: the first page of their edge (at page size 1 simply its token)."""
@@ -107,7 +108,7 @@ class RadixTree:
                 break
             stop = child.end
             if stop > end or tokens[matched:stop] != child.tokens:
-                return child, matched + shared_length(child.tokens, tokens[matched : min(stop, end)]) // page * page
+                return child, matched + common_length(child.tokens, tokens[matched : min(stop, end)]) // page * page
             node, matched = child, stop
         return node, matched
 
@@ -183,17 +184,3 @@ class RadixTree:
         del roots[root]
         if not roots:
             del self.starts[key]
-
-
-def shared_length(edge: Ints, tokens: Ints) -> int:
-    """How many leading elements are equal; ``tokens`` is no longer than ``edge``. Bisects by whole-slice comparisons."""
-    low, high = 0, len(tokens)
-    if edge[:high] == tokens:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if edge[low:middle] == tokens[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

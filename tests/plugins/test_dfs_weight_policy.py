@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgframe.messages import Ints, ints
+from sgframe.prefixes import common_length
 from sgframe.testing.plugin import check_plugin
 from sgframe.testing.policy import FixedCache, PolicyContract, WaitingRequest
 from sgframe_dfs_weight import DfsWeightSettings
 from sgframe_dfs_weight.policy import HeaviestBranchFirst
-from sgframe_dfs_weight.trie import Branch, PrefixTrie, common_length
+from sgframe_dfs_weight.trie import Branch, PrefixTrie
 
 A, B, A1, A2 = [1, 2, 3], [4, 5], [1, 2, 3, 10], [1, 2, 3, 20]
 CACHE = FixedCache(*map(ints, (A1, A2, B)))

@@ -9,6 +9,7 @@ from sgframe.messages import Ints, ints
 from sgframe_radix import RadixSettings
 from sgframe_radix.cache import RadixCache
 from sgframe_radix.eviction import adaptive
+from sgframe_radix.eviction.guard import Guard
 from sgframe_radix.eviction.returns import BINS, EDGES, ReturnModel, age_bin
 
 CHAT, ONCE = (0, 1, 1), (0, 0, 0)
@@ -168,4 +169,26 @@ def test_ages_that_rounding_puts_short_of_an_edge_move_on_all_the_same() -> None
     for edge in EDGES:
         service.clock.now = max(service.clock.now, 0.3 + edge)
         service.cache.evict(1)
+    service.cache.check()
+
+
+def test_what_is_gone_is_not_kept_in_mind() -> None:
+    service = Service(slots=60_000)
+    for number in range(1000):
+        service.serve(one_off(number), 0)
+    service.clock.now = EDGES[-2]
+    service.cache.evict(1)  # they all age, and would be looked at again in more than a day
+    service.free += service.cache.evict(60_000)
+    service.serve(one_off(0), service.clock.now)
+    assert len(service.cache._strategy._strategy._ageing) <= 100  # type: ignore[attr-defined]
+
+
+def test_a_leaf_may_be_let_go_twice_at_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Guard, "_replace", lambda guard, fault, error=None: pytest.fail(fault))
+    service = Service(slots=4000)
+    for _ in range(5):
+        for number in range(20):
+            service.serve(one_off(number), 10)
+    service.clock.now = 1000
+    service.cache.evict(600)
     service.cache.check()

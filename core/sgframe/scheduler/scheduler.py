@@ -147,7 +147,8 @@ class Scheduler:
                 self._end(request, Finish("abort", detail=request.abort_cause))
         self._aborted.clear()
 
-        self._twins.watch(self.running)
+        if self.waiting:
+            self._twins.watch(self.running)
         for victim in self.admission.victims(self.running, len(self._free_rows), self._twins.holds_back):
             self._retract(victim)
         retracted = self._make_room_for_decoding()
@@ -213,7 +214,6 @@ class Scheduler:
         if not self.waiting or not self._free_rows or budget <= 0:
             return
         admitted: list[Request] = []
-        self._twins.watch(self.running)
         for request in self.admission.candidates(self.running):
             if not self._free_rows or budget <= 0:
                 break

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sgframe.interfaces.cache import Cache
-from sgframe.messages import CacheReport, Ints
+from sgframe.messages import CacheReport
+from sgframe.prefixes import common_length
 from sgframe.scheduler.request import Request
 
 WORTH_WAITING = 16
@@ -79,24 +80,12 @@ class Twins:
         tokens, limit = request.tokens, request.match_limit
         best: Twin | None = None
         for leader in self._leaders:
-            if leader.namespace != request.namespace:
+            if leader.row < 0 or leader.namespace != request.namespace:
                 continue
             most = min(limit, len(leader.tokens))
             if most <= matched or leader.tokens[matched] != tokens[matched]:
                 continue
-            shared = _shared(leader.tokens, tokens, most) // self._page_size * self._page_size
+            shared = min(most, common_length(leader.tokens, tokens)) // self._page_size * self._page_size
             if shared > max(matched, leader.computed) and (best is None or shared > best.shared):
                 best = Twin(leader, leader.stint, shared)
         return best
-
-
-def _shared(left: Ints, right: Ints, most: int) -> int:
-    """How many of the first ``most`` tokens are equal; bisects by comparing whole slices."""
-    low, high = 0, most + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from sgframe.interfaces.cache import Clock, Lease
@@ -75,6 +75,7 @@ class Adaptive(LeafStrategy):
         self._model = ReturnModel()
         self._groups: dict[tuple[Kind, int], OrderedDict[TreeNode, None]] = {}
         self._ageing: list[tuple[float, int, TreeNode]] = []
+        self._evictable = 0
         self._stays: dict[int, Stay] = {}
         self._cut_off: TreeNode | None = None
         self._ranking: list[tuple[Kind, int]] = []
@@ -154,6 +155,7 @@ class Adaptive(LeafStrategy):
         mark = leaf.mark
         if mark.bin >= 0:
             del self._groups[mark.kind, mark.bin][leaf]
+            self._evictable -= 1
             mark.bin = -1
 
     def victim(self) -> TreeNode:
@@ -175,8 +177,12 @@ class Adaptive(LeafStrategy):
             group = self._groups[mark.kind, mark.bin] = OrderedDict()
             self._until_refresh = 0
         group[leaf] = None
+        self._evictable += 1
         if mark.bin + 1 < BINS:
-            heappush(self._ageing, (mark.time + EDGES[mark.bin + 1], leaf.id, leaf))
+            heappush(self._ageing, _entry(leaf))
+        if len(self._ageing) > 2 * self._evictable + 100:  # mostly of leaves that are none any more
+            self._ageing = [_entry(leaf) for leaf in self.known() if leaf.mark.bin + 1 < BINS]
+            heapify(self._ageing)
 
     def _age(self) -> None:
         """Move the leaves whose age has reached the next bin."""
@@ -184,7 +190,7 @@ class Adaptive(LeafStrategy):
         while self._ageing and self._ageing[0][0] <= now:
             due, _, leaf = heappop(self._ageing)
             mark = leaf.mark
-            if 0 <= mark.bin < BINS - 1 and due == mark.time + EDGES[mark.bin + 1]:
+            if 0 <= mark.bin < BINS - 1 and due == _entry(leaf)[0]:
                 older = mark.bin + 1  # whatever a float's rounding says
                 self.discard(leaf)
                 self._place(leaf, max(older, age_bin(now - mark.time)))
@@ -193,3 +199,8 @@ class Adaptive(LeafStrategy):
         """Order the groups by what they are worth, the oldest first among equals."""
         worth = {key: -1.0 if key[0] == PASSED else self._model.values(key[0])[key[1]] for key in self._groups}
         self._ranking = sorted(worth, key=lambda key: (worth[key], -key[1], key[0]))
+
+
+def _entry(leaf: TreeNode) -> tuple[float, int, TreeNode]:
+    """When ``leaf`` reaches the next bin of age, its number, and itself."""
+    return leaf.mark.time + EDGES[leaf.mark.bin + 1], leaf.id, leaf
