@@ -22,6 +22,7 @@ from setproctitle import setproctitle
 from sgframe.assembly.choice import Choice, ShadowChoice
 from sgframe.errors import ConfigError
 from sgframe.interfaces.backend import Backend, ExecutorSpec
+from sgframe.interfaces.grammar import Vocabulary
 from sgframe.interfaces.transport import Transport
 from sgframe.journal import Journal, RecordedScheduler
 from sgframe.logs import LogSettings, configure_logging
@@ -30,7 +31,7 @@ from sgframe.pulse import Pulse, PulseMessage
 from sgframe.scheduler.loop import SchedulerLoop
 from sgframe.scheduler.report import Report
 from sgframe.scheduler.scheduler import Limits, Scheduler
-from sgframe.scheduling import SchedulerSpec, build
+from sgframe.scheduling import GuidesSpec, SchedulerSpec, build
 from sgframe.worker.loop import WorkerLoop
 
 log = logging.getLogger(__name__)
@@ -40,9 +41,12 @@ WORKER_CHANNEL = "worker-0"
 
 
 class SchedulingSpec(msgspec.Struct, frozen=True):
-    """How the scheduler is to work; see the settings of the same names. ``journal`` is a path, empty for none."""
+    """How the scheduler is to work; see the settings of the same names. ``journal`` is a path, empty for none.
+    ``grammars`` are those that requests may name; without any, no vocabulary is sent."""
 
     overlap: bool
+    grammars: dict[str, Choice]
+    jump_forward: bool
     admission: str
     journal: str
     journal_bytes: int
@@ -77,16 +81,23 @@ def _schedule(letter: Letter, transport: Transport, pulse: Pulse) -> None:
     worker = transport.listen(WORKER_CHANNEL)
     loop = SchedulerLoop(transport, front, worker, pulse, overlap=letter.scheduling.overlap)
     loaded = loop.wait_until_loaded()
-    loop.run(loaded, _build_scheduler(letter, loaded), Report(letter.log.interval))
+    guides = None
+    if letter.scheduling.grammars:
+        told = loop.receive_vocabulary()
+        vocabulary = Vocabulary(told.tokens, told.stop_ids, told.tokenizer_json).resized(loaded.vocab_size)
+        guides = GuidesSpec(letter.scheduling.grammars, vocabulary, letter.scheduling.jump_forward)
+        pulse.phase("preparing the grammars")
+    loop.run(loaded, _build_scheduler(letter, loaded, guides), Report(letter.log.interval))
 
 
-def _build_scheduler(letter: Letter, loaded: Loaded) -> Scheduler:
+def _build_scheduler(letter: Letter, loaded: Loaded, guides: GuidesSpec | None) -> Scheduler:
     scheduling, executor = letter.scheduling, letter.executor
     spec = SchedulerSpec(
         limits=Limits(loaded.slots, executor.max_rows, executor.max_step_tokens, loaded.page_size),
         cache=letter.choices["cache"],
         policy=letter.choices["policy"],
         admission=scheduling.admission,
+        guides=guides,
     )
     if not scheduling.journal:
         return build(spec, Scheduler, scheduling.shadow)

@@ -36,7 +36,7 @@ from sgframe.scheduling import SchedulerSpec
 
 log = logging.getLogger(__name__)
 
-FORMAT = "sgframe-journal-1"
+FORMAT = "sgframe-journal-2"
 _FRAME = struct.Struct("<II")
 
 

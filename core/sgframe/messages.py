@@ -31,6 +31,14 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
 # ------------------------------------------------------------------------------------------ front → scheduler
 
 
+class GrammarUse(msgspec.Struct, frozen=True, array_like=True):
+    """The program that an output is to follow, of the grammar ``name``. Equal ``key``, equal program."""
+
+    name: str
+    key: bytes
+    data: bytes
+
+
 class GenerateRequest(Message, frozen=True, tag=True, array_like=True):
     """Generate from ``tokens``. ``id`` is the front's own and never a client's. ``stop_ids`` end the output."""
 
@@ -41,6 +49,16 @@ class GenerateRequest(Message, frozen=True, tag=True, array_like=True):
     sampling: TokenSampling
     namespace: Namespace = ()
     priority: int = 0
+    grammar: GrammarUse | None = None
+
+
+class UseVocabulary(Message, frozen=True, tag=True, array_like=True):
+    """The model's tokens, for the grammars; see ``interfaces.grammar.Vocabulary``. Sent once, before anything else,
+    unless no grammar honours anything."""
+
+    tokens: list[bytes]
+    stop_ids: tuple[int, ...]
+    tokenizer_json: str
 
 
 class AbortRequest(Message, frozen=True, tag=True, array_like=True):
@@ -57,8 +75,8 @@ class FlushCache(Message, frozen=True, tag=True, array_like=True):
 
 
 class DescribeCache(Message, frozen=True, tag=True, array_like=True):
-    """Tell of the ``limit`` nodes of the prefix cache that saved most, the first ``preview`` tokens of each. Answered by
-    CacheDescribed."""
+    """Tell of the ``limit`` nodes of the prefix cache that saved most, the first ``preview`` tokens of each. Answered
+    by CacheDescribed."""
 
     id: int
     limit: int
@@ -73,12 +91,16 @@ class Drain(Message, frozen=True, tag=True, array_like=True):
 
 
 class Logprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Natural-log probability of ``token``, and the likeliest tokens, best first."""
+    """Natural-log probability of ``token``, and the likeliest tokens, best first.
+
+    ``forced``: the grammar left no other token and the model was not asked; the probability is 1, and there is no list.
+    """
 
     token: int
     logprob: float
     top_ids: Ints
     top_logprobs: list[float]
+    forced: bool = False
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True):
@@ -93,9 +115,9 @@ class CacheReport(msgspec.Struct, frozen=True, array_like=True):
     """How many tokens of a request were found cached when it was first admitted, and why not more.
 
     ``reason``: ``never_seen``, ``evicted`` (``evicted_by`` is the strategy or ``flush``, ``evicted_ago`` in seconds),
-    ``page_floor``, ``namespace`` (more of it is cached, but for others only), ``last_token`` (all were there, but the last
-    is computed for its logits), ``prompt_logprobs`` (what was asked for must be computed) or ``twin_in_flight`` (a request
-    with the same prefix was just being computed).
+    ``page_floor``, ``namespace`` (more of it is cached, but for others only), ``last_token`` (all were there, but the
+    last is computed for its logits), ``prompt_logprobs`` (what was asked for must be computed) or ``twin_in_flight`` (a
+    request with the same prefix was just being computed).
     """
 
     matched: int
@@ -105,8 +127,8 @@ class CacheReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TokenOutput(msgspec.Struct, frozen=True, array_like=True):
-    """New tokens of one request. ``cached_tokens`` counts prompt tokens whose KV was reused; ``cache`` says more, in the
-    request's first output."""
+    """New tokens of one request. ``cached_tokens`` counts prompt tokens whose KV was reused; ``cache`` says more, in
+    the request's first output. ``forced`` of the tokens were written by the grammar."""
 
     id: int
     tokens: Ints
@@ -115,6 +137,7 @@ class TokenOutput(msgspec.Struct, frozen=True, array_like=True):
     prompt_logprobs: list[Logprobs] | None = None  # for prompt tokens 1 …; sent once, when complete
     finish: Finish | None = None
     cache: CacheReport | None = None
+    forced: int = 0
 
 
 class TokenOutputs(Message, frozen=True, tag=True, array_like=True):
@@ -126,8 +149,8 @@ class TokenOutputs(Message, frozen=True, tag=True, array_like=True):
 class ShadowStats(msgspec.Struct, frozen=True):
     """How a second policy and cache fare, on the prompts that they and the service have admitted by now.
 
-    ``policy`` and ``cache`` are their names, with what was set of them. ``overtaken`` is the most that a request had been
-    overtaken by, in tokens, when it was admitted. ``service_…`` is the same of the service.
+    ``policy`` and ``cache`` are their names, with what was set of them. ``overtaken`` is the most that a request had
+    been overtaken by, in tokens, when it was admitted. ``service_…`` is the same of the service.
     """
 
     policy: str
@@ -152,6 +175,7 @@ class SchedulerStats(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
+    forced_tokens: int = 0
     retractions: int = 0
     evicted_tokens: int = 0
     step_seconds: float = 0.0
@@ -174,9 +198,9 @@ class CachedNode(msgspec.Struct, frozen=True, array_like=True):
     """One node of the prefix cache: its edge has ``length`` tokens after ``parent``'s path (-1 at the top), of which
     ``tokens`` are the first.
 
-    ``locks`` are leases that lock it, ``hits`` leases that found it cached, ``age`` is in seconds since it was last leased.
-    ``reused`` counts tokens that did not have to be computed again thanks to it and those below it: the sum of hits ×
-    length.
+    ``locks`` are leases that lock it, ``hits`` leases that found it cached, ``age`` is in seconds since it was last
+    leased. ``reused`` counts tokens that did not have to be computed again thanks to it and those below it: the sum of
+    hits × length.
     """
 
     id: int
@@ -258,13 +282,21 @@ class Rewrite(msgspec.Struct, frozen=True, array_like=True):
     slots: Ints
 
 
+class Appended(msgspec.Struct, frozen=True, array_like=True):
+    """``row`` goes on with ``tokens``, which no sample gave: its grammar leaves nothing else."""
+
+    row: int
+    tokens: Ints
+
+
 class ScheduleBatch(Message, frozen=True, tag=True, array_like=True):
-    """One step's plan, executed exactly as it stands by every rank. Applied in the order of the fields.
+    """One step's plan, executed exactly as it stands by every rank. Released rows go first, then come those admitted,
+    then ``rewrites`` and ``appended``, then the step is computed.
 
     ``rows[i]`` computes its next ``counts[i]`` tokens; their KV goes to the next ``counts[i]`` entries of ``slots``.
     ``samples[i]`` is 1 when the row's last known token is among them, so that its next token is sampled; the worker
     appends that token to its own copy of the row, so a decode step carries no token ids. ``masked`` says that a Masks
-    message follows, which ``sample`` waits for.
+    message follows, which ``sample`` waits for; it follows even if the forward fails.
     """
 
     step: int
@@ -276,10 +308,12 @@ class ScheduleBatch(Message, frozen=True, tag=True, array_like=True):
     slots: Ints
     samples: Ints
     masked: bool = False
+    appended: list[Appended] = []
 
 
 class Masks(Message, frozen=True, tag=True, array_like=True):
-    """Grammar masks of step ``step``: for each of ``rows`` a bit a token, packed little-endian in uint32 words."""
+    """Grammar masks of step ``step``: for each of ``rows`` a bit a token, packed little-endian in uint32 words. Other
+    rows may take any token."""
 
     step: int
     rows: Ints
@@ -318,7 +352,7 @@ class StepFailed(Message, frozen=True, tag=True, array_like=True):
     reason: str
 
 
-FrontMessage = GenerateRequest | AbortRequest | FlushCache | DescribeCache | Drain
+FrontMessage = GenerateRequest | AbortRequest | FlushCache | DescribeCache | Drain | UseVocabulary
 SchedulerMessage = TokenOutputs | StatsReport | CacheFlushed | CacheDescribed | Drained | Loaded
 PlanMessage = ScheduleBatch | Masks
 WorkerMessage = StepOutput | StepFailed | Loaded

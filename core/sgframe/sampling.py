@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from sgframe.constraints import Constraint
 from sgframe.errors import RequestError
 
 MAX_N = 128
@@ -40,6 +41,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         prompt_logprobs: the same for the tokens of the prompt; the first token has none.
         skip_special_tokens: leave special tokens (such as ``<|im_end|>``) out of the text.
         include_stop: keep the matched stop string in the text.
+        constraint: what the output must match; None for free text.
     """
 
     n: int = 1
@@ -60,6 +62,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     prompt_logprobs: int | None = None
     skip_special_tokens: bool = True
     include_stop: bool = False
+    constraint: Constraint | None = None
 
     def validate(self, vocab_size: int) -> None:
         """Raise RequestError, naming the field, for the first value that cannot be honoured."""

@@ -10,24 +10,38 @@ import msgspec
 from sgframe.assembly.choice import Choice, ShadowChoice
 from sgframe.clock import StepClock
 from sgframe.errors import ConfigError, PluginError
+from sgframe.interfaces.grammar import Grammar, Vocabulary
 from sgframe.scheduler.estimator import ESTIMATORS
+from sgframe.scheduler.guides import NO_GUIDES, Guides
 from sgframe.scheduler.scheduler import Limits, Scheduler
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow, Simulation
 
 S = TypeVar("S", bound=Scheduler)
 
 
+class GuidesSpec(msgspec.Struct, frozen=True):
+    """The grammars, by name, the tokens they speak of, and whether forced tokens are written without asking the model."""
+
+    grammars: dict[str, Choice]
+    vocabulary: Vocabulary
+    jump_forward: bool
+
+
 class SchedulerSpec(msgspec.Struct, frozen=True):
-    """``admission`` names the estimator, see ESTIMATORS."""
+    """``admission`` names the estimator, see ESTIMATORS. Without ``guides`` no output can be constrained."""
 
     limits: Limits
     cache: Choice
     policy: Choice
     admission: str
+    guides: GuidesSpec | None = None
 
 
 def build(spec: SchedulerSpec, make: Callable[..., S], shadow: ShadowChoice | None = None) -> S:
-    """A scheduler of its own parts: ``make(limits, cache, policy, estimator, clock, shadow)``. Raises PluginError."""
+    """A scheduler of its own parts, ``make(limits, cache, policy, estimator, clock, shadow, guides)``.
+
+    Raises PluginError.
+    """
     clock = StepClock()
     page_size = spec.limits.page_size
     return make(
@@ -37,7 +51,17 @@ def build(spec: SchedulerSpec, make: Callable[..., S], shadow: ShadowChoice | No
         ESTIMATORS[spec.admission](page_size),
         clock,
         NO_SHADOW if shadow is None else _shadow(shadow, spec.limits, clock),
+        NO_GUIDES if spec.guides is None else _guides(spec.guides),
     )
+
+
+def _guides(spec: GuidesSpec) -> Guides:
+    grammars: dict[str, Grammar] = {
+        name: choice.build(vocabulary=spec.vocabulary) for name, choice in spec.grammars.items()
+    }
+    for grammar in grammars.values():
+        grammar.prepare()
+    return Guides(grammars, spec.vocabulary.words, jumps=spec.jump_forward)
 
 
 def _shadow(choice: ShadowChoice, limits: Limits, clock: StepClock) -> Shadow:

@@ -16,6 +16,7 @@ from sgframe.assembly.devices import probe
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
 from sgframe.errors import ConfigError
+from sgframe.interfaces.grammar import Vocabulary
 from sgframe.scheduler.scheduler import Limits, Scheduler
 from sgframe.scheduling import SchedulerSpec, build
 from sgframe_cli.columns import columns
@@ -75,8 +76,9 @@ def _try_out(settings: Settings, choices: Choices) -> None:
     limits = Limits(slots=1, max_running=1, max_step_tokens=1)
     spec = SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], settings.admission)
     build(spec, Scheduler, choices.shadow)
-    for seam in (Seam.GRAMMAR, Seam.SOURCE):
-        choices[seam].build()
+    choices[Seam.SOURCE].build()
+    for grammar in choices.grammars.values():
+        grammar.build(vocabulary=Vocabulary([b"a"], ()))
 
 
 def _values(configuration: Configuration) -> dict[str, Any]:

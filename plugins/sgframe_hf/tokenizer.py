@@ -76,6 +76,10 @@ class HfTokenizer(Tokenizer):
         """See Tokenizer."""
         return self._strips_leading_space
 
+    def serialized(self) -> str:
+        """See Tokenizer."""
+        return str(self._tokenizer.to_str())
+
     @property
     def has_chat_template(self) -> bool:
         """See Tokenizer."""

@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from sgframe.compiling import Task
 from sgframe.errors import EngineDead
+from sgframe.front.compiler import Compiler
 from sgframe.front.outputs import Output, collect
 from sgframe.front.tokenizer_manager import TokenizerManager
+from sgframe.interfaces.grammar import Vocabulary
 from sgframe.interfaces.transport import AsyncChannel
 from sgframe.messages import (
     CacheDescribed,
@@ -39,6 +42,8 @@ NODES = [
     CachedNode(2, 1, 2, ints([*b"de"]), 2, 0, 1, 7.0, (("salt", "x"),)),
 ]
 WHOLE = CacheDescription(2, 5, NODES)
+
+NO_COMPILER = Compiler(Task({}, Vocabulary([], ()), 0), "none", processes=1, seconds=1.0)
 
 
 class Scheduler(AsyncChannel):
@@ -81,7 +86,7 @@ def scheduler() -> Scheduler:
 
 @pytest.fixture
 async def manager(scheduler: Scheduler) -> AsyncIterator[TokenizerManager]:
-    manager = TokenizerManager(scheduler, ByteTokenizer(), Loaded(260, 100, 100, 1, "float32", []), (), max_open=9)
+    manager = TokenizerManager(scheduler, ByteTokenizer(), Loaded(260, 100, 100, 1, "float32", []), (), 9, NO_COMPILER)
     traffic = [asyncio.create_task(work) for work in (manager.send_forever(), manager.receive_forever())]
     yield manager
     for task in traffic:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sgframe import PluginSettings
+from sgframe.constraints import Constraint
 from sgframe.errors import RequestError
 from sgframe.interfaces.cache import Clock
-from sgframe.interfaces.grammar import Constraint
+from sgframe.interfaces.grammar import Vocabulary
 from sgframe.messages import ints
 from sgframe.testing.cache import CacheContract
 from sgframe.testing.policy import HOT, PolicyContract, WaitingRequest
@@ -42,4 +43,4 @@ def test_no_grammar_honours_no_kind() -> None:
 
 def test_no_grammar_says_how_to_get_one() -> None:
     with pytest.raises(RequestError, match=r"json_schema.*without a grammar.*--grammar NAME"):
-        NoGrammar(PluginSettings()).compile(Constraint("json_schema", "{}"), [b"a"], ints())
+        NoGrammar(PluginSettings(), vocabulary=Vocabulary([b"a"], ())).compile(Constraint("json_schema", "{}"))

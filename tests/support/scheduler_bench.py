@@ -13,6 +13,7 @@ from sgframe.messages import (
     Finish,
     GenerateRequest,
     Logprobs,
+    Masks,
     NewRow,
     PromptLogprobs,
     ScheduleBatch,
@@ -22,6 +23,7 @@ from sgframe.messages import (
 )
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.estimator import Estimator
+from sgframe.scheduler.guides import NO_GUIDES, Guides
 from sgframe.scheduler.request import Request
 from sgframe.scheduler.scheduler import Limits, Scheduler
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow
@@ -58,7 +60,9 @@ class CheckingWorker:
         self.kv: dict[int, tuple[int, ...]] = {}
         self.computed = 0
 
-    def execute(self, batch: ScheduleBatch) -> StepOutput:
+    def execute(self, batch: ScheduleBatch, masks: Masks | None = None) -> StepOutput:
+        """A masked row takes the next allowed token upwards, in a circle."""
+        assert batch.masked == (masks is not None)
         for row in batch.released:
             del self.rows[row], self.tokens[row], self.slots[row]
         for new in batch.admitted:
@@ -68,8 +72,10 @@ class CheckingWorker:
             self.slots[new.row] = list(new.slots)
         for rewrite in batch.rewrites:
             self.slots[rewrite.row][rewrite.start : rewrite.start + len(rewrite.slots)] = rewrite.slots
+        for addition in batch.appended:
+            self.tokens[addition.row].extend(addition.tokens)
         slots = iter(batch.slots)
-        sampled, prompt_logprobs = [], []
+        sampled, logprobs, prompt_logprobs = [], [], []
         for row, count, samples in zip(batch.rows, batch.counts, batch.samples, strict=True):
             start = len(self.slots[row])
             self.slots[row].extend(next(slots) for _ in range(count))
@@ -77,12 +83,19 @@ class CheckingWorker:
             prompt_logprobs += self._prompt_logprobs(row, start, start + count)
             if samples:
                 assert len(self.slots[row]) == len(self.tokens[row])
-                sampled.append((row, next_token(self.tokens[row])))
-                self.tokens[row].append(sampled[-1][1])
+                token = _masked(row, next_token(self.tokens[row]), masks)
+                asked = self.rows[row].sampling.logprobs >= 0
+                logprobs.append(Logprobs(token, -1.0, ints(), []) if asked else None)
+                sampled.append((row, token))
+                self.tokens[row].append(token)
         assert next(slots, None) is None
         self.computed += sum(batch.counts)
         return StepOutput(
-            batch.step, ints(r for r, _ in sampled), ints(t for _, t in sampled), prompt_logprobs=prompt_logprobs
+            batch.step,
+            ints(r for r, _ in sampled),
+            ints(t for _, t in sampled),
+            logprobs if any(logprobs) else [],
+            prompt_logprobs,
         )
 
     def _compute(self, row: int, start: int) -> None:
@@ -106,6 +119,15 @@ class CheckingWorker:
         return [PromptLogprobs(row, first, entries)] if entries else []
 
 
+def _masked(row: int, token: int, masks: Masks | None) -> int:
+    if masks is None or row not in masks.rows:
+        return token
+    words = len(masks.words) // len(masks.rows)
+    start = masks.rows.index(row) * words
+    allowed = int.from_bytes(masks.words[start : start + words], "little")
+    return next((t % VOCAB for t in range(token, token + VOCAB) if allowed >> t % VOCAB & 1), -1)
+
+
 class NoReserve(Estimator):
     """Admits as long as the known tokens fit: outputs run into each other, and retraction has to sort it out."""
 
@@ -127,6 +149,7 @@ class Bench:
         page_size: int = 1,
         overlap: bool = False,
         shadow: Shadow = NO_SHADOW,
+        guides: Guides = NO_GUIDES,
     ) -> None:
         self.worker = CheckingWorker(page_size)
         self.clock = StepClock()
@@ -137,7 +160,9 @@ class Bench:
             estimator or NoReserve(page_size),
             self.clock,
             shadow,
+            guides,
         )
+        self._masks: dict[int, Masks] = {}
         self.overlap = overlap
         self._sent: deque[ScheduleBatch] = deque()
         self.outputs: dict[int, list[int]] = {}
@@ -157,11 +182,18 @@ class Bench:
         batch = self.scheduler.plan(self.clock.now + 1)
         if batch is not None:
             self._sent.append(batch)
+        self._take_masks()
         if len(self._sent) > (self.overlap and batch is not None):
-            self.scheduler.apply(self.worker.execute(self._sent.popleft()))
+            due = self._sent.popleft()
+            self.scheduler.apply(self.worker.execute(due, self._masks.pop(due.step, None)))
+            self._take_masks()
         self.collect()
         self.scheduler.check()
         return batch
+
+    def _take_masks(self) -> None:
+        if (masks := self.scheduler.masks()) is not None:
+            self._masks[masks.step] = masks
 
     def collect(self) -> None:
         for output in self.scheduler.outbox:

@@ -156,7 +156,7 @@ class SimulatedExecutor(Executor):
 
 def _unpack(masks: Masks) -> dict[int, int]:
     """Each row's mask as one number with bit t for token t."""
-    size = len(masks.words) // len(masks.rows)
+    size = len(masks.words) // max(len(masks.rows), 1)
     return {row: int.from_bytes(masks.words[i * size : (i + 1) * size], "little") for i, row in enumerate(masks.rows)}
 
 

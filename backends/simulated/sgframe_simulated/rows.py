@@ -69,7 +69,7 @@ class RowTable:
             raise PlanFault(f"row {number} is not in the table; it holds rows {sorted(self._rows)}") from None
 
     def apply(self, batch: ScheduleBatch) -> None:
-        """Release, admit and rewrite, in this order."""
+        """Release, admit, rewrite and append, in this order."""
         for number in batch.released:
             self._memory.remove_readers(self[number].slots)
             del self._rows[number]
@@ -77,6 +77,8 @@ class RowTable:
             self._admit(new)
         for rewrite in batch.rewrites:
             self._rewrite(rewrite)
+        for addition in batch.appended:
+            self[addition.row].tokens.extend(addition.tokens)
 
     def _admit(self, new: NewRow) -> None:
         if new.row in self._rows or not 0 <= new.row < self._max_rows:

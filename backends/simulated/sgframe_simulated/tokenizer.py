@@ -16,6 +16,9 @@ VOCAB_SIZE = 260
 
 _SPLIT_AT_SPECIALS = re.compile("(" + "|".join(map(re.escape, SPECIALS)) + ")").split
 
+_NOTHING_ELSE: dict[str, Any] = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": []}
+"""Of a tokenizer.json, with the null stages that may be left out left out."""
+
 
 class ByteTokenizer(Tokenizer):
     """Id b stands for byte b; the ids from 256 on are special tokens, found wherever a text spells them out."""
@@ -42,6 +45,14 @@ class ByteTokenizer(Tokenizer):
     def strips_leading_space(self) -> bool:
         return False
 
+    def serialized(self) -> str:
+        """Byte-level BPE that merges nothing."""
+        vocabulary = {character: byte for byte, character in enumerate(_byte_characters())}
+        before = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        return json.dumps(
+            {"pre_tokenizer": before, "model": {"type": "BPE", "vocab": vocabulary, "merges": []}} | _NOTHING_ELSE
+        )
+
     @property
     def has_chat_template(self) -> bool:
         return True
@@ -55,6 +66,13 @@ class ByteTokenizer(Tokenizer):
         return (
             "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in turns) + "<|im_start|>assistant\n"
         )
+
+
+def _byte_characters() -> list[str]:
+    """The character by which byte-level BPE writes each byte (GPT-2): its own if it can be seen, else one from 256 on."""
+    seen = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), 256)}
+    unseen = [byte for byte in range(256) if byte not in seen]
+    return [chr(byte if byte in seen else 256 + unseen.index(byte)) for byte in range(256)]
 
 
 def _utf8(text: str) -> bytes:

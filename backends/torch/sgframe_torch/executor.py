@@ -64,7 +64,7 @@ class TorchExecutor(Executor):
         step, rows = self._computed.step, self._running.rows
         if step.batch.masked and masks is None:
             raise ValueError(f"step {step.batch.step} needs its grammar masks to be sampled")
-        words = None if masks is None else self._mask_words(masks, step.sampled)
+        words = self._mask_words(masks, step.sampled) if masks is not None and masks.rows else None
         states = [rows[row] for row in step.sampled]
         sampled = self._sampler.sample(self._computed.logits, states, words) if states else Sampled([], [])
         for state, token in zip(states, sampled.tokens, strict=True):

@@ -100,6 +100,8 @@ class RowTable:
             self._admit(new)
         for rewrite in batch.rewrites:
             self._set_slots(rewrite.row, rewrite.start, rewrite.slots)
+        for addition in batch.appended:
+            self._rows[addition.row].tokens.extend(addition.tokens)
         return self._build(batch)
 
     def advance(self, batch: ScheduleBatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sgframe.assembly.choice import Choices
-from sgframe.assembly.choosing import choose, choose_shadow, pick, require_readers
+from sgframe.assembly.choosing import choose, choose_grammars, choose_shadow, pick, require_readers
 from sgframe.assembly.devices import require_usable
 from sgframe.assembly.plugins import Plugins, load_plugins
 from sgframe.assembly.providers import Seam
@@ -30,7 +30,8 @@ class Configuration:
     def choose(self) -> Choices:
         """The part of every seam, and those in shadow. Raises PluginError."""
         parts = choose(self.plugins, self.settings, self.origins)
-        choices = Choices(parts, choose_shadow(self.plugins, self.settings, self.origins))
+        shadow = choose_shadow(self.plugins, self.settings, self.origins)
+        choices = Choices(parts, shadow, choose_grammars(self.plugins, self.settings, self.origins))
         require_readers(self.plugins, self.settings, choices, self.origins)
         return choices
 

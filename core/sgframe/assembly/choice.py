@@ -95,11 +95,17 @@ class ShadowChoice(msgspec.Struct, frozen=True):
 
 
 class Choices(dict[Seam, Choice]):
-    """The part of every seam; ``shadow`` has those that run beside them, if any."""
+    """The part of every seam; ``shadow`` has those that run beside them, if any, ``grammars`` all that requests may name."""
 
-    def __init__(self, parts: Mapping[Seam, Choice], shadow: ShadowChoice | None = None) -> None:
+    def __init__(
+        self,
+        parts: Mapping[Seam, Choice],
+        shadow: ShadowChoice | None = None,
+        grammars: Mapping[str, Choice] | None = None,
+    ) -> None:
         super().__init__(parts)
         self.shadow = shadow
+        self.grammars = dict(grammars or {})
 
 
 def load(target: str) -> Any:

@@ -52,6 +52,19 @@ def choose(
     return choices
 
 
+def choose_grammars(
+    plugins: Plugins, settings: Settings, origins: Mapping[str, str] | None = None
+) -> dict[str, Choice]:
+    """All grammars that a request may name, the server's own first. Raises PluginError as ``choose`` does."""
+    where = {**(origins or {}), "grammar": (origins or {}).get("more_grammars", "default")}
+    own, *others = settings.grammars
+    chosen = {own: choose(plugins, settings, origins, (Seam.GRAMMAR,))[Seam.GRAMMAR]}
+    for name in others:
+        one = settings.model_copy(update={"grammar": name})
+        chosen[name] = choose(plugins, one, where, (Seam.GRAMMAR,))[Seam.GRAMMAR]
+    return chosen
+
+
 def choose_shadow(
     plugins: Plugins, settings: Settings, origins: Mapping[str, str] | None = None
 ) -> ShadowChoice | None:
@@ -81,7 +94,7 @@ def require_readers(plugins: Plugins, settings: Settings, choices: Choices, orig
 
     In a file they may stand: it can serve several deployments.
     """
-    chosen = {choice.name for choice in choices.values()}
+    chosen = {choice.name for choice in choices.values()} | choices.grammars.keys()
     if choices.shadow is not None:
         chosen |= {choices.shadow.policy.name, choices.shadow.cache.name}
     problems = [

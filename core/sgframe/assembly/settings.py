@@ -58,6 +58,11 @@ class Settings(BaseModel):
     cache: str = Field("radix", description="Prefix cache")
     policy: str = Field("lpm", description="Order in which waiting requests are taken")
     grammar: str = Field("none", description="What constrains structured output")
+    more_grammars: str = Field("", description="Further grammars that a request may name, separated by commas")
+    jump_forward: bool = Field(True, description="Write what a grammar forces without asking the model")
+    compile_seconds: float = Field(5.0, gt=0, description="Most seconds that a constraint may take to compile")
+    compile_memory: str = Field("2GiB", description="Most memory of a process that compiles constraints")
+    compile_processes: int = Field(2, ge=1, description="Most processes that compile constraints")
     transport: str = Field("zmq", description="Channels between the processes")
     source: str = Field("hf", description="Where models are found")
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field(
@@ -101,9 +106,9 @@ class Settings(BaseModel):
             return value
         return _size(value, or_else="'auto', ", if_nothing="; 'auto' sizes it by what the device has free")
 
-    @field_validator("journal_limit", mode="before")
+    @field_validator("journal_limit", "compile_memory", mode="before")
     @classmethod
-    def _check_journal_limit(cls, value: Any) -> Any:
+    def _check_size(cls, value: Any) -> Any:
         return _size(value)
 
     @model_validator(mode="after")
@@ -119,6 +124,17 @@ class Settings(BaseModel):
     def kv_bytes(self) -> int:
         """``kv_memory`` in bytes; 0 for ``auto``."""
         return 0 if self.kv_memory == "auto" else int(_BYTES.validate_python(self.kv_memory))
+
+    @property
+    def compile_bytes(self) -> int:
+        """``compile_memory`` in bytes."""
+        return int(_BYTES.validate_python(self.compile_memory))
+
+    @property
+    def grammars(self) -> list[str]:
+        """The server's own grammar, and those that requests may name beside it."""
+        named = [name.strip() for name in self.more_grammars.split(",")]
+        return list(dict.fromkeys([self.grammar, *filter(None, named)]))
 
     @property
     def journal_bytes(self) -> int:

@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from sgframe import errors
-from sgframe.assembly.choice import Choices
+from sgframe.assembly.choice import Choice, Choices
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
 from sgframe.child import FRONT_CHANNEL, Letter, SchedulingSpec
+from sgframe.compiling import Task
 from sgframe.errors import ConfigError, EngineDead, PeerLost, RequestError, SgframeError
+from sgframe.front.compiler import Compiler
 from sgframe.front.generation import Generation
 from sgframe.front.tokenizer_manager import TokenizerManager
+from sgframe.front.vocabulary import vocabulary_of
 from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.interfaces.grammar import Grammar
 from sgframe.interfaces.policy import Policy
@@ -32,7 +35,16 @@ from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokeniz
 from sgframe.interfaces.transport import AsyncChannel, Transport
 from sgframe.journal import new_file
 from sgframe.logs import LogSettings
-from sgframe.messages import CacheDescription, Decoder, Loaded, Namespace, SchedulerMessage, SchedulerStats
+from sgframe.messages import (
+    CacheDescription,
+    Decoder,
+    Loaded,
+    Namespace,
+    SchedulerMessage,
+    SchedulerStats,
+    UseVocabulary,
+    encode,
+)
 from sgframe.processes import Child, ProcessHealth, start_process, start_thread
 from sgframe.pulse import Progress as PulseProgress
 from sgframe.sampling import SamplingParams
@@ -72,6 +84,7 @@ class AsyncEngine:
         self._children: list[Child] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._manager: TokenizerManager | None = None
+        self._compiler: Compiler | None = None
 
     @classmethod
     async def start(cls, settings: Settings, choices: Choices, progress: Progress | None = None) -> AsyncEngine:
@@ -95,20 +108,26 @@ class AsyncEngine:
     _transport: Transport
 
     async def _start(self) -> None:
-        grammar: Grammar = self.choices[Seam.GRAMMAR].build()
-        if grammar.kinds:
-            raise ConfigError(
-                f"grammar '{self.choices[Seam.GRAMMAR].name}' cannot be used: this version's step loop applies no grammars "
-                "yet; choose --grammar none"
-            )
         source: ModelSource = self.choices[Seam.SOURCE].build()
         self.checkpoint = await _in_thread(lambda: source.resolve(self.settings.model, self._progress))
         self._channel: AsyncChannel = self._transport.listen_async(FRONT_CHANNEL)
         start = start_thread if self._transport.in_process else start_process
         self._children = [start(self._letter(name), self) for name in ("scheduler", "worker-0")]
         tokenizer = await _in_thread(lambda: source.tokenizer(self.checkpoint))
-        self.loaded = await self._await_loaded()
         settings = self.settings
+        vocabulary = vocabulary_of(tokenizer, tokenizer.vocab_size, self.checkpoint.eos_ids)
+        if self._grammars:
+            told = UseVocabulary(vocabulary.tokens, vocabulary.stop_ids, vocabulary.tokenizer_json)
+            await self._channel.send(encode(told))
+        self.loaded = await self._await_loaded()
+        self._compiler = Compiler(
+            Task(self.choices.grammars, vocabulary.resized(self.loaded.vocab_size), settings.compile_bytes),
+            settings.grammar,
+            processes=settings.compile_processes,
+            seconds=settings.compile_seconds,
+        )
+        if self._grammars:
+            self._compiler.start()
         self._manager = TokenizerManager(
             self._channel,
             tokenizer,
@@ -116,11 +135,18 @@ class AsyncEngine:
             self.checkpoint.eos_ids,
             max_open=settings.max_running + settings.max_waiting,
             timeout=settings.request_timeout,
+            compiler=self._compiler,
         )
         if self.dead is not None:  # a child that died just now found no manager to tell
             raise EngineDead(self.dead)
         for traffic in (self._manager.send_forever, self._manager.receive_forever):
             self._tasks.append(asyncio.create_task(self._until_lost(traffic)))
+
+    @property
+    def _grammars(self) -> dict[str, Choice]:
+        """Those that honour something."""
+        classes: dict[str, type[Grammar]] = {name: choice.load() for name, choice in self.choices.grammars.items()}
+        return {name: self.choices.grammars[name] for name, grammar in classes.items() if grammar.kinds}
 
     def _letter(self, name: str) -> Letter:
         settings = self.settings
@@ -139,6 +165,8 @@ class AsyncEngine:
             ),
             scheduling=SchedulingSpec(
                 overlap=settings.overlap,
+                grammars=self._grammars,
+                jump_forward=settings.jump_forward,
                 admission=settings.admission,
                 journal=str(Path(settings.journal).absolute()) if settings.journal else "",
                 journal_bytes=settings.journal_bytes,
@@ -285,6 +313,8 @@ class AsyncEngine:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._compiler is not None:
+            await self._compiler.close()
         if self._children:
             self._channel.close()
         if self._manager is None:

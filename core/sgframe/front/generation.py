@@ -29,6 +29,7 @@ class OutputStream:
         self._tokenizer = tokenizer
         self._text = TextStream(params.stop, include_stop=params.include_stop)
         self._count = 0
+        self._forced = 0
         self._cache: CacheReport | None = None
 
     def take(self, output: TokenOutput) -> Delta:
@@ -36,8 +37,9 @@ class OutputStream:
         finish = output.finish
         tokens = tuple(output.tokens)
         self._count += len(tokens)
+        self._forced += output.forced
         self._cache = self._cache or output.cache
-        ending = finish is not None and finish.reason == "stop" and not self._params.include_stop
+        ending = finish is not None and finish.matched is not None and not self._params.include_stop
         text = "".join(self._text.feed(self._bytes(token)) for token in (tokens[:-1] if ending else tokens))
         if finish is not None:
             text += self._text.finish()
@@ -47,7 +49,7 @@ class OutputStream:
             index=self.index,
             text=text,
             tokens=tokens,
-            usage=Usage(self._prompt_len, self._count, output.cached_tokens, self._cache),
+            usage=Usage(self._prompt_len, self._count, output.cached_tokens, self._cache, self._forced),
             logprobs=None if output.logprobs is None else tuple(output.logprobs),
             prompt_logprobs=None if output.prompt_logprobs is None else tuple(output.prompt_logprobs),
             finish_reason="stop" if matched is not None else finish.reason if finish is not None else None,
@@ -64,7 +66,8 @@ class OutputStream:
 class Generation:
     """Async iterator over the Deltas of all outputs, merged as they come; leaving its context aborts what still runs.
 
-    ``abort_output`` sends an abort for one output by its position. Raises RequestFailed or EngineDead while iterated.
+    ``abort_output`` sends an abort for one output by its position; ``approximations`` say where the outputs may deviate from
+    their constraint. Raises RequestFailed or EngineDead while iterated.
     """
 
     def __init__(
@@ -73,9 +76,11 @@ class Generation:
         prompt_tokens: tuple[int, ...],
         streams: list[OutputStream],
         abort_output: Callable[[int, str], None],
+        approximations: tuple[str, ...] = (),
     ) -> None:
         self.request_id = request_id
         self.prompt_tokens = prompt_tokens
+        self.approximations = approximations
         self._streams = streams
         self._abort_output = abort_output
         self._queue: asyncio.Queue[Delta | Exception] = asyncio.Queue()

@@ -10,13 +10,15 @@ from sgframe.messages import CacheReport, Logprobs
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one output. ``cached_tokens`` of the prompt were found in the cache and not computed again; ``cache``
-    tells why no more, from the output's first piece on."""
+    """Token counts of one output. ``cached_tokens`` of the prompt were found in the cache and not computed again;
+    ``cache`` tells why no more, from the output's first piece on. ``forced_tokens`` of the completion were written by
+    the grammar alone, without asking the model."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
     cache: CacheReport | None = None
+    forced_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from functools import partial
 from typing import Any, NoReturn, assert_never
 
 from sgframe.capacity import output_limit
+from sgframe.constraints import Constraint
 from sgframe.errors import EngineDead, Overloaded, RequestError, RequestFailed
+from sgframe.front.compiler import Compiler
 from sgframe.front.generation import Generation, OutputStream
 from sgframe.interfaces.source import Tokenizer
 from sgframe.interfaces.transport import AsyncChannel
@@ -32,6 +34,7 @@ from sgframe.messages import (
     FlushCache,
     FrontMessage,
     GenerateRequest,
+    GrammarUse,
     Loaded,
     Namespace,
     SchedulerMessage,
@@ -60,6 +63,7 @@ class TokenizerManager:
         loaded: Loaded,
         eos_ids: Sequence[int],
         max_open: int,
+        compiler: Compiler,
         timeout: float = 0.0,
     ) -> None:
         self.tokenizer = tokenizer
@@ -69,6 +73,7 @@ class TokenizerManager:
         self._channel = channel
         self._eos_ids = tuple(eos_ids)
         self._max_open = max_open
+        self._compiler = compiler
         self._timeout = timeout
         self._ids = itertools.count(1)
         self._open: dict[int, tuple[Generation, int]] = {}
@@ -99,6 +104,7 @@ class TokenizerManager:
             output_limit(len(prompt), params.max_tokens, self.loaded.context_length)
         tokens = await self._tokens(prompt)
         max_tokens = output_limit(len(tokens), params.max_tokens, self.loaded.context_length)
+        grammar, approximations = await self._compile(params.constraint)
         if self._dead is not None:
             raise self._dead
         if self._draining:
@@ -108,7 +114,11 @@ class TokenizerManager:
         ids = [next(self._ids) for _ in range(params.n)]
         streams = [OutputStream(index, len(tokens), params, self.tokenizer) for index in range(params.n)]
         generation = Generation(
-            request_id or f"#{ids[0]}", tuple(tokens), streams, lambda index, cause: self._abort(ids[index], cause)
+            request_id or f"#{ids[0]}",
+            tuple(tokens),
+            streams,
+            lambda index, cause: self._abort(ids[index], cause),
+            approximations,
         )
         stop_ids = ints(params.stop_token_ids if params.ignore_eos else (*self._eos_ids, *params.stop_token_ids))
         seed = secrets.randbits(63) if params.seed is None else params.seed
@@ -116,13 +126,16 @@ class TokenizerManager:
             self._open[request] = (generation, index)
             sampling = _token_sampling(params, seed, index)
             self._outgoing.put_nowait(
-                GenerateRequest(request, tokens, max_tokens, stop_ids, sampling, namespace, priority)
+                GenerateRequest(request, tokens, max_tokens, stop_ids, sampling, namespace, priority, grammar)
             )
         if self._timeout:
             asyncio.get_running_loop().call_later(
                 self._timeout, partial(generation.abort, f"timeout after {self._timeout:g} s")
             )
         return generation
+
+    async def _compile(self, constraint: Constraint | None) -> tuple[GrammarUse | None, tuple[str, ...]]:
+        return (None, ()) if constraint is None else await self._compiler.compile(constraint)
 
     async def _tokens(self, prompt: str | Sequence[int]) -> array[int]:
         if isinstance(prompt, str):

@@ -63,6 +63,11 @@ class Tokenizer(ABC):
     def has_chat_template(self) -> bool:
         """Whether ``apply_chat_template`` can work."""
 
+    def serialized(self) -> str:
+        """The tokenizer in the ``tokenizers`` library's JSON, such that its encoding without special tokens is this one's;
+        empty when it has no such form. Grammars cut the text that they force by it."""
+        return ""
+
     @abstractmethod
     def apply_chat_template(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None, **options: Any

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sgframe.messages import Ints, NewRow, Rewrite, ScheduleBatch, ints
+from sgframe.messages import Appended, Ints, NewRow, Rewrite, ScheduleBatch, ints
 from sgframe.scheduler.request import Request
 
 
 @dataclass(slots=True)
 class InFlight:
-    """A batch that was sent and not answered yet: row by row the request, its stint, how many tokens, whether it samples.
+    """A batch that was sent and not answered yet: row by row the request, its stint, how many tokens, whether it
+    samples.
 
-    ``tainted``: it builds on a step that failed.
+    ``masked``: the worker still waits for its masks. ``tainted``: it builds on a step that failed.
     """
 
     step: int
@@ -21,6 +22,7 @@ class InFlight:
     stints: list[int]
     counts: Ints
     samples: Ints
+    masked: bool = False
     tainted: bool = False
 
     def __iter__(self) -> Iterator[tuple[Request, int, int, int]]:
@@ -43,6 +45,8 @@ class BatchBuilder:
     slots: Ints = field(default_factory=ints)
     samples: Ints = field(default_factory=ints)
     requests: list[Request] = field(default_factory=list)
+    appended: list[Appended] = field(default_factory=list)
+    masked: bool = False
 
     def release(self, row: int) -> None:
         self.released.append(row)
@@ -60,6 +64,7 @@ class BatchBuilder:
                 logprobs_from=request.logprobs_from,
             )
         )
+        request.told = len(request.tokens)
 
     def rewrite(self, request: Request, slots: Ints) -> None:
         """From now on ``request`` reads its first tokens from ``slots``."""
@@ -67,10 +72,14 @@ class BatchBuilder:
 
     def compute(self, request: Request, count: int) -> None:
         """Schedule the next ``count`` tokens of ``request``, which has slots for them."""
+        if request.told < len(request.tokens):
+            self._tell(request)
         start = request.scheduled
         end = request.scheduled = start + count
         samples = end == len(request.tokens) + request.promised and request.max_tokens > 0
         request.promised += samples
+        request.told += samples
+        self.masked |= samples and request.guide is not None
         request.given += count
         self.rows.append(request.row)
         self.counts.append(count)
@@ -86,11 +95,20 @@ class BatchBuilder:
         self.requests += requests
         sample = self.samples.append
         for request in requests:
+            if request.told < len(request.tokens):
+                self._tell(request)
             end = request.scheduled = request.scheduled + 1
             request.given += 1
             samples = end == len(request.tokens) + request.promised and request.max_tokens > 0
             request.promised += samples
+            request.told += samples
+            self.masked |= samples and request.guide is not None
             sample(samples)
+
+    def _tell(self, request: Request) -> None:
+        """The worker learns the tokens of ``request`` that it has not sampled itself."""
+        self.appended.append(Appended(request.row, request.tokens[request.told :]))
+        request.told = len(request.tokens)
 
     def finish(self, step: int) -> tuple[ScheduleBatch, InFlight]:
         """The batch as it goes to the worker, and what is kept of it until it is answered."""
@@ -103,6 +121,8 @@ class BatchBuilder:
             counts=self.counts,
             slots=self.slots,
             samples=self.samples,
+            masked=self.masked,
+            appended=self.appended,
         )
         stints = [request.stint for request in self.requests]
-        return batch, InFlight(step, self.requests, stints, self.counts, self.samples)
+        return batch, InFlight(step, self.requests, stints, self.counts, self.samples, self.masked)

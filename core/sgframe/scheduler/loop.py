@@ -26,6 +26,7 @@ from sgframe.messages import (
     StepFailed,
     StepOutput,
     TokenOutputs,
+    UseVocabulary,
     WorkerMessage,
     encode,
 )
@@ -70,6 +71,15 @@ class SchedulerLoop:
         slots = loaded.slots // loaded.page_size * loaded.page_size
         return msgspec.structs.replace(loaded, slots=slots, context_length=min(loaded.context_length, slots))
 
+    def receive_vocabulary(self) -> UseVocabulary:
+        """What the front sends first when the scheduler has grammars."""
+        self._pulse.phase("waiting for the vocabulary")
+        frame = self._front.recv()
+        assert frame is not None
+        vocabulary = self._decode_front(frame)
+        assert isinstance(vocabulary, UseVocabulary)
+        return vocabulary
+
     def run(self, loaded: Loaded, scheduler: Scheduler, report: Report) -> None:
         """Announce to the front that all is ready, and serve until it closes its channel."""
         self._scheduler, self._report = scheduler, report
@@ -93,6 +103,7 @@ class SchedulerLoop:
             self._worker.send(encode(batch))
             self._report.planned(batch)
             self._changed = True
+        self._send_masks()
         self._publish()
         busy = time.perf_counter() - started
         if self._scheduler.in_flight > (self._overlap and batch is not None):
@@ -113,8 +124,14 @@ class SchedulerLoop:
             self._scheduler.fail(output.reason)
         else:
             self._scheduler.apply(output)
+        self._send_masks()
         self._publish()
         return time.perf_counter() - received
+
+    def _send_masks(self) -> None:
+        """Fill the masks that the worker will want, while it computes."""
+        if (masks := self._scheduler.masks()) is not None:
+            self._worker.send(encode(masks))
 
     def _await_output(self) -> StepOutput | StepFailed:
         """The worker's answer; arrivals are queued meanwhile."""
@@ -161,6 +178,8 @@ class SchedulerLoop:
                 self._front.send(encode(describe(message, self._scheduler.memory.cache.snapshot())))
             case Drain():
                 self._draining = True
+            case UseVocabulary():
+                raise AssertionError("the vocabulary is sent once, before anything else")
             case _:
                 assert_never(message)
 

@@ -97,6 +97,7 @@ class KvMemory:
         self.cache.release(request.lease)
         request.lease, request.slots = None, ints()
         request.matched = request.computed = request.scheduled = request.promised = 0
+        request.foreseen = False
 
     def flush(self) -> int:
         """Forget what is cached and not leased; returns how many tokens that were."""

@@ -7,18 +7,24 @@ from dataclasses import dataclass, field
 from sgframe.interfaces.cache import Lease
 from sgframe.messages import CacheReport, GenerateRequest, Ints, Logprobs, Namespace, ints
 from sgframe.sampling import TokenSampling
+from sgframe.scheduler.guides import Guide
 
 
 @dataclass(slots=True, eq=False)
 class Request:
     """One model of progress: a step computes some of the tokens that are known and not computed yet.
 
-    Of its tokens, ``computed`` are done and ``scheduled`` are done or in flight; beyond the known ones, ``promised`` are
-    being sampled by batches in flight. ``slots[i]`` is where the KV of token i lies, in whole pages, so some may be spare.
-    The first ``len(lease)`` belong to the cache, the others to this request. ``row`` is -1 while it waits; ``stint`` counts
-    its admissions, so that a late result of an earlier one is told apart.
+    Of its tokens, ``computed`` are done and ``scheduled`` are done or in flight; beyond the known ones, ``promised``
+    are being sampled by batches in flight. ``slots[i]`` is where the KV of token i lies, in whole pages, so some may be
+    spare. The first ``len(lease)`` belong to the cache, the others to this request. ``row`` is -1 while it waits;
+    ``stint`` counts its admissions, so that a late result of an earlier one is told apart.
 
-    ``given`` counts all tokens it was scheduled, again after a retraction; ``charged`` of them are in others' ``overtaken``.
+    ``given`` counts all tokens it was scheduled, again after a retraction; ``charged`` of them are in others'
+    ``overtaken``.
+
+    The front was told of the first ``published`` tokens; the worker knows the first ``told``, once it has sampled what
+    it was told to. With a ``guide`` some tokens are known before they are sampled; ``foreseen``: the next sample to
+    come back is one of those.
     """
 
     id: int
@@ -44,6 +50,10 @@ class Request:
     given: int = 0
     charged: int = 0
     abort_cause: str = ""
+    published: int = 0
+    told: int = 0
+    guide: Guide | None = None
+    foreseen: bool = False
     prompt_logprobs: list[Logprobs] = field(default_factory=list)
 
     @classmethod
@@ -60,6 +70,7 @@ class Request:
             sampling=message.sampling,
             namespace=message.namespace,
             priority=message.priority,
+            published=prompt_len,
             goal=prompt_len + max(max_tokens - 1, 0),  # the KV of the last output token is never needed
         )
 

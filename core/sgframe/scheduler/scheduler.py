@@ -1,8 +1,8 @@
 """The scheduler: which tokens of which requests are computed next.
 
-Pure: no sockets, no clock but the one it is handed, no randomness, no set is iterated; the same calls give the same batches.
-The loop around it does the talking. Invariant at every step border: free + cached + owned by requests = all slots (see
-``check``).
+Pure: no sockets, no clock but the one it is handed, no randomness, no set is iterated; the same calls give the same
+batches. The loop around it does the talking. Invariant at every step border: free + cached + owned by requests = all
+slots (see ``check``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sgframe.interfaces.policy import Policy
 from sgframe.messages import (
     Finish,
     GenerateRequest,
-    Ints,
-    Logprobs,
+    GrammarUse,
+    Masks,
     ScheduleBatch,
     SchedulerStats,
     StepOutput,
@@ -28,7 +28,10 @@ from sgframe.messages import (
 from sgframe.scheduler.admission import Admission
 from sgframe.scheduler.batch import BatchBuilder, InFlight
 from sgframe.scheduler.estimator import Estimator
+from sgframe.scheduler.guides import NO_GUIDES, GuideFault, Guides
+from sgframe.scheduler.masking import fill_masks
 from sgframe.scheduler.memory import KvMemory
+from sgframe.scheduler.outputs import append, begin, confirm, ending
 from sgframe.scheduler.request import Request
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow
 from sgframe.scheduler.twins import Twins
@@ -59,15 +62,17 @@ class Counters:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
+    forced_tokens: int = 0
     retractions: int = 0
 
 
 class Scheduler:
-    """Holds every request from arrival to its end. Each step is ``plan`` → (the worker computes) → ``apply`` or ``fail``.
+    """Holds every request from arrival to its end. Each step is ``plan`` → (the worker computes) → ``apply`` or
+    ``fail``.
 
-    ``plan`` may be called again before the batch in flight is applied (overlap): a row whose token is not back yet goes on
-    all the same, for the worker has it. What comes back for a request that has ended meanwhile is dropped. Batches are
-    applied in the order in which they were planned. Outputs collect in ``outbox``; the driver takes them away.
+    ``plan`` may be called again before the batch in flight is applied (overlap): a row whose token is not back yet goes
+    on all the same, for the worker has it. What comes back for a request that has ended meanwhile is dropped. Batches
+    are applied in the order in which they were planned. Outputs collect in ``outbox``; the driver takes them away.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class Scheduler:
         estimator: Estimator,
         clock: StepClock,
         shadow: Shadow = NO_SHADOW,
+        guides: Guides = NO_GUIDES,
     ) -> None:
         self.limits = limits
         self.clock = clock
@@ -87,6 +93,7 @@ class Scheduler:
         self.outbox: list[TokenOutput] = []
         self.counters = Counters()
         self._shadow = shadow
+        self._guides = guides
         self._requests: dict[int, Request] = {}
         self._aborted: list[Request] = []
         self._free_rows = list(range(limits.max_running - 1, -1, -1))
@@ -97,16 +104,31 @@ class Scheduler:
     # -------------------------------------------------------------------------------------------- arrivals
 
     def add(self, message: GenerateRequest) -> None:
-        """Queue a request; the door has made sure that it fits (see ``capacity``). One whose prompt is longer than the pool
-        ends with an error; one whose output would outgrow it ends with ``length`` when it is full."""
+        """Queue a request; the door has made sure that it fits (see ``capacity``). One whose prompt is longer than the
+        pool ends with an error; one whose output would outgrow it ends with ``length`` when it is full."""
         slots = self.memory.pool.size
         if len(message.tokens) > slots:
             detail = f"the prompt has {len(message.tokens)} tokens and the KV pool {slots} slots: shorten it"
             self.outbox.append(TokenOutput(message.id, ints(), 0, finish=Finish("error", detail=detail)))
             return
-        request = self._requests[message.id] = Request.of(message, slots)
+        request = Request.of(message, slots)
+        if message.grammar is not None and not self._guide(request, message.grammar):
+            return
+        self._requests[message.id] = request
         self.admission.add(request)
         self._shadow.arrived(request)
+
+    def _guide(self, request: Request, use: GrammarUse) -> bool:
+        """Give ``request`` its guide, and the tokens that it must begin with; False if that was all."""
+        try:
+            request.guide = self._guides.guide(use, request.stop_ids)
+            output = begin(request)
+        except GuideFault as fault:
+            output = ending(request, Finish("error", detail=str(fault)))
+        if output is not None:
+            self._count(output)
+            self.outbox.append(output)
+        return output is None
 
     def abort(self, request_id: int, cause: str) -> None:
         """Flag a request; it ends at the next ``plan``. Unknown ids are ignored."""
@@ -163,6 +185,18 @@ class Scheduler:
         self._next = BatchBuilder()
         self.admission.estimator.stepped()
         return batch
+
+    def masks(self) -> Masks | None:
+        """The masks that the worker waits for, once what they depend on is known: to be asked for after each ``plan``,
+        ``apply`` and ``fail``. None if it waits for none."""
+        if not self._in_flight or not self._in_flight[0].masked:
+            return None
+        batch = self._in_flight[0]
+        batch.masked = False
+        masks, faults = fill_masks(batch, self._guides.words)
+        for request, fault in faults:
+            self._end(request, Finish("error", detail=str(fault)))
+        return masks
 
     def _make_room_for_decoding(self) -> bool:
         """Retract until each decoding row can have its slot. The oldest of the most urgent goes on, so all get done."""
@@ -263,11 +297,13 @@ class Scheduler:
                 self._share(request)
             if prompt_logprobs and (entry := prompt_logprobs.get(request.row)) is not None:
                 request.prompt_logprobs.extend(entry.entries[request.logprobs_from - entry.start :])
-            if samples:
+            if samples and request.foreseen:
+                self._publish(request, confirm(request, tokens[sample]))
+            elif samples:
                 request.promised -= 1
-                self._append(request, tokens[sample], logprobs[sample] if logprobs else None)
+                self._publish(request, append(request, tokens[sample], logprobs[sample] if logprobs else None))
             elif request.computed == request.goal and not request.max_tokens:
-                self._publish(request, ints(), None, Finish("length"), True)
+                self._publish(request, ending(request, Finish("length")))
 
     def fail(self, reason: str) -> None:
         """The oldest batch in flight raised in the worker: its requests end, everything else goes on.
@@ -291,39 +327,18 @@ class Scheduler:
         if slots is not None:
             self._next.rewrite(request, slots)
 
-    def _append(self, request: Request, token: int, logprobs: Logprobs | None) -> None:
-        if token < 0:
-            detail = "the model's output was not finite (NaN or infinity)"
-            return self._end(request, Finish("error", detail=detail), keep=False)
-        request.tokens.append(token)
-        self.counters.generated_tokens += 1
-        output_len = len(request.tokens) - request.prompt_len
-        finish = None
-        if token in request.stop_ids:
-            finish = Finish("stop", matched=token)
-        elif output_len >= request.max_tokens:
-            finish = Finish("length")
-        elif output_len > 1 and logprobs is None:
-            self.outbox.append(TokenOutput(request.id, request.tokens[-1:], request.cached_tokens))
-            return None
-        return self._publish(request, ints((token,)), logprobs, finish, output_len == 1)
+    def _publish(self, request: Request, output: TokenOutput | None) -> None:
+        """Tell the front what became of a token, and let go of a request that has ended."""
+        if output is None:
+            return
+        self._count(output)
+        self.outbox.append(output)
+        if output.finish is not None:
+            self._remove(request, keep=output.finish.reason != "error")
 
-    def _publish(
-        self, request: Request, tokens: Ints, logprobs: Logprobs | None, finish: Finish | None, first: bool
-    ) -> None:
-        self.outbox.append(
-            TokenOutput(
-                request.id,
-                tokens,
-                request.cached_tokens,
-                None if logprobs is None else [logprobs],
-                request.prompt_logprobs if first and request.sampling.prompt_logprobs >= 0 else None,
-                finish,
-                request.cache_report if first else None,
-            )
-        )
-        if finish is not None:
-            self._remove(request)
+    def _count(self, output: TokenOutput) -> None:
+        self.counters.generated_tokens += len(output.tokens)
+        self.counters.forced_tokens += output.forced
 
     # -------------------------------------------------------------------------------------------- ways out
 

@@ -41,15 +41,23 @@ class WorkerLoop:
 
     def _execute(self, batch: ScheduleBatch) -> StepOutput | StepFailed:
         """One step. An executor that raises has failed this batch; the next one is tried afresh."""
+        failed = None
         try:
             self._pulse.phase("forward")
             self._executor.forward(batch)
-            masks = self._receive() if batch.masked else None
-            assert masks is None or isinstance(masks, Masks)
+        except Exception as error:
+            failed = _failed(batch, error)
+        masks = self._receive() if batch.masked else None  # they come in any case
+        assert masks is None or isinstance(masks, Masks)
+        if failed is not None:
+            return failed
+        try:
             self._pulse.phase("sampling")
             return self._executor.sample(masks)
-        except PeerLost:
-            raise
         except Exception as error:
-            log.exception("step %d failed", batch.step)
-            return StepFailed(batch.step, f"{type(error).__name__}: {error}")
+            return _failed(batch, error)
+
+
+def _failed(batch: ScheduleBatch, error: Exception) -> StepFailed:
+    log.exception("step %d failed", batch.step)
+    return StepFailed(batch.step, f"{type(error).__name__}: {error}")

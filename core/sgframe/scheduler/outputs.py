@@ -1,0 +1,116 @@
+"""How an output grows: by each sampled token, and by what its grammar forces to follow. What comes of it is told the
+front.
+
+Knows a request's tokens and its guide; nothing of rows, memory or steps.
+"""
+
+from __future__ import annotations
+
+from sgframe.messages import Finish, Logprobs, TokenOutput, ints
+from sgframe.scheduler.guides import GuideFault
+from sgframe.scheduler.request import Request
+
+
+def begin(request: Request) -> TokenOutput | None:
+    """Append what the grammar forces an output to begin with; None if more is to come, which is then published with it."""
+    if not request.max_tokens or request.sampling.prompt_logprobs >= 0:
+        return None
+    try:
+        finish = _jump(request)
+    except GuideFault as fault:
+        return ending(request, Finish("error", detail=str(fault)))
+    return None if finish is None else _publish(request, -1, None, finish)
+
+
+def append(request: Request, token: int, logprobs: Logprobs | None) -> TokenOutput:
+    """Append a sampled token and what it forces; ``finish`` tells whether that is the end."""
+    if token < 0:
+        return ending(request, Finish("error", detail=_no_token(request)))
+    request.tokens.append(token)
+    sampled = len(request.tokens) - 1
+    try:
+        finish = _judge(request, token)
+    except GuideFault as fault:
+        return ending(request, Finish("error", detail=str(fault)))
+    if finish is None and logprobs is None and request.guide is None and request.published > request.prompt_len:
+        request.published += 1
+        return TokenOutput(request.id, request.tokens[-1:], request.cached_tokens)
+    return _publish(request, sampled, logprobs, finish)
+
+
+def confirm(request: Request, token: int) -> TokenOutput | None:
+    """The worker sampled a token that was known before it did; its end with an error if it is another one."""
+    request.foreseen = False
+    known = request.tokens[request.computed]
+    if token == known:
+        return None
+    detail = _no_token(request) if token < 0 else f"token {token} was sampled where the mask allowed {known} only"
+    return ending(request, Finish("error", detail=detail))
+
+
+def ending(request: Request, finish: Finish) -> TokenOutput:
+    """The end of an output that has no more tokens."""
+    if finish.reason == "error":
+        return TokenOutput(request.id, ints(), max(request.cached_tokens, 0), finish=finish)
+    return _publish(request, -1, None, finish)
+
+
+def _judge(request: Request, token: int) -> Finish | None:
+    """Whether ``token``, the last one, ends the output; if not, what its grammar forces is appended. Raises GuideFault."""
+    guide = request.guide
+    if token in request.stop_ids:
+        if guide is not None and not guide.may_stop():
+            raise GuideFault(f"the output was ended by token {token} where its grammar does not allow an end")
+        return Finish("stop", matched=token)
+    if guide is not None:
+        guide.advance(token)
+        return _jump(request)
+    return Finish("length") if request.output_len >= request.max_tokens else None
+
+
+def _jump(request: Request) -> Finish | None:
+    """Append the tokens that must follow; they are computed with the next step, like any that are known.
+
+    Where a batch in flight is already sampling the first of them, it is foreseen: its mask will leave that one only.
+    Raises GuideFault.
+    """
+    guide = request.guide
+    assert guide is not None
+    room = request.max_tokens - request.output_len
+    if tokens := guide.forced(room):
+        request.tokens.extend(tokens)
+        if request.promised:
+            request.promised, request.foreseen = request.promised - 1, True
+    if guide.finished:
+        return Finish("stop")
+    return Finish("length") if len(tokens) >= room else None
+
+
+def _publish(request: Request, sampled: int, logprobs: Logprobs | None, finish: Finish | None) -> TokenOutput:
+    """Everything that was not published yet. The token at ``sampled`` came from the model, with ``logprobs``; the
+    others were forced."""
+    first = request.published == request.prompt_len
+    start, request.published = request.published, len(request.tokens)
+    tokens = request.tokens[start:]
+    entries = None
+    if request.sampling.logprobs >= 0 and tokens:
+        entries = [
+            logprobs if position == sampled and logprobs is not None else Logprobs(token, 0.0, ints(), [], forced=True)
+            for position, token in enumerate(tokens, start)
+        ]
+    return TokenOutput(
+        id=request.id,
+        tokens=tokens,
+        cached_tokens=max(request.cached_tokens, 0),
+        logprobs=entries,
+        prompt_logprobs=request.prompt_logprobs if first and request.sampling.prompt_logprobs >= 0 else None,
+        finish=finish,
+        cache=request.cache_report if first else None,
+        forced=len(tokens) - (start <= sampled < request.published),
+    )
+
+
+def _no_token(request: Request) -> str:
+    """Why no token could be sampled, as far as it can be told here."""
+    masked = ", or its grammar and its stop tokens leave nothing to choose from" if request.guide is not None else ""
+    return f"the model's output was not finite (NaN or infinity){masked}"
