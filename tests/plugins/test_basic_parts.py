@@ -38,7 +38,7 @@ def test_fcfs_ignores_what_is_cached() -> None:
 
 
 def test_no_grammar_honours_no_kind() -> None:
-    assert NoGrammar(PluginSettings()).kinds == frozenset()
+    assert NoGrammar.kinds == frozenset()
 
 
 def test_no_grammar_says_how_to_get_one() -> None:

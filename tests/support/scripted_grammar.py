@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from sgframe.constraints import Constraint
-from sgframe.interfaces.grammar import CompiledGrammar, Grammar, Matcher, Program, Vocabulary
+from sgframe.interfaces.grammar import CompiledGrammar, Grammar, Matcher, Program
 from sgframe.messages import GrammarUse, Ints, ints
 from sgframe.scheduler.guides import Guides
 
@@ -20,7 +20,7 @@ def use(script: Script, ends: Sequence[int] = ()) -> GrammarUse:
 
 
 def guides(vocab: int, *, jumps: bool = True) -> Guides:
-    return Guides({"scripted": ScriptedGrammar(vocab)}, -(-vocab // 32), jumps=jumps)
+    return Guides({"scripted": ScriptedGrammar()}, -(-vocab // 32), jumps=jumps)
 
 
 def allowed(script: Script, ends: Sequence[int], position: int, stop_ids: Sequence[int]) -> set[int]:
@@ -33,8 +33,8 @@ def allowed(script: Script, ends: Sequence[int], position: int, stop_ids: Sequen
 class ScriptedGrammar(Grammar):
     kinds = frozenset({"regex"})
 
-    def __init__(self, vocab: int) -> None:
-        self.vocabulary = Vocabulary([bytes([i]) for i in range(vocab)], ())
+    def __init__(self) -> None:
+        """Speaks of ids and needs no vocabulary."""
 
     def compile(self, constraint: Constraint) -> Program:
         return Program(constraint.text.encode())

@@ -5,19 +5,23 @@ The device is the ``simulated`` one: it remembers what it wrote to which KV slot
 
 from __future__ import annotations
 
+import json
 from collections import deque
+from collections.abc import Sequence
 from random import Random
 from typing import Any
+
+from scripted_grammar import allowed, guides, use
 
 from sgframe.assembly.assemble import configure
 from sgframe.assembly.providers import Seam
 from sgframe.interfaces.backend import ExecutorSpec
-from sgframe.messages import AbortRequest, GenerateRequest, ScheduleBatch, ints
+from sgframe.messages import AbortRequest, GenerateRequest, Masks, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.estimator import ESTIMATORS
 from sgframe.scheduler.scheduler import Limits, Scheduler
 from sgframe.scheduling import SchedulerSpec, build
-from sgframe_simulated.model import expected_tokens
+from sgframe_simulated.model import next_token, prefix_hashes
 
 VOCAB = 260
 EVICTIONS = ("lru", "lfu", "fifo", "slru", "s3fifo", "priority", "adaptive")
@@ -47,7 +51,8 @@ class Episode:
         )
         self.overlap = random.random() < 0.7
         spec = SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], random.choice(list(ESTIMATORS)))
-        self.scheduler = build(spec, Scheduler)
+        grammars = guides(VOCAB, jumps=random.random() < 0.7)
+        self.scheduler = build(spec, lambda *parts: Scheduler(*parts[:-1], grammars))
         self.device = choices[Seam.BACKEND].build().executor()
         checkpoint = choices[Seam.SOURCE].build().resolve("simulated", lambda *progress: None)
         self.device.load(
@@ -57,6 +62,7 @@ class Episode:
         self.limits = limits
         self.now = 0.0
         self.sent: deque[ScheduleBatch] = deque()
+        self.masks: dict[int, Masks] = {}
         self.open: dict[int, GenerateRequest] = {}
         self.texts: dict[int, list[int]] = {}
         self.turns: list[list[int]] = [[]]
@@ -85,17 +91,26 @@ class Episode:
         start = random.choice(self.turns)
         length = min(self.limits.slots - 1, len(start) + random.randint(1, 30))
         prompt = (start + [random.randint(0, 2) for _ in range(30)])[:length]
+        stop_ids = random.sample(range(VOCAB), random.choice((0, 20)))
+        constrained = random.random() < 0.4
         request = GenerateRequest(
             id=id,
             tokens=ints(prompt),
             max_tokens=random.choice((0, 1, 2, 5, 20, 60)),
-            stop_ids=ints(random.sample(range(VOCAB), random.choice((0, 20)))),
+            stop_ids=ints(stop_ids),
             sampling=TokenSampling(seed=0, prompt_logprobs=0 if random.random() < 0.05 else -1),
             namespace=random.choice(SALTS),
             priority=random.randint(-2, 2) if self.parts["policy"] == "priority" else 0,
+            grammar=use(self._script(stop_ids), random.sample(range(30), 3)) if constrained else None,
         )
         self.open[id], self.texts[id] = request, []
         self.scheduler.add(request)
+
+    def _script(self, stop_ids: Sequence[int]) -> list[Sequence[int]]:
+        """For each position of an output what may stand there: anything, one token that is no stop id, or a few."""
+        random = self.random
+        single = next(token for token in iter(lambda: random.randint(0, VOCAB - 1), None) if token not in stop_ids)
+        return random.choices([range(VOCAB), [single], range(0, VOCAB, 7)], (6, 3, 1), k=random.randint(1, 40))
 
     def _disturb(self, id: int) -> None:
         if self.random.random() < 0.03:
@@ -109,12 +124,19 @@ class Episode:
         batch = self.scheduler.plan(self.now)
         if batch is not None:
             self.sent.append(batch)
+        self._take_masks()
         if len(self.sent) > (self.overlap and batch is not None):
-            self.device.forward(self.sent.popleft())
-            self.scheduler.apply(self.device.sample(None))
+            due = self.sent.popleft()
+            self.device.forward(due)
+            self.scheduler.apply(self.device.sample(self.masks.pop(due.step, None)))
+            self._take_masks()
         self._take_outputs()
         self.scheduler.check()
         return batch
+
+    def _take_masks(self) -> None:
+        if (masks := self.scheduler.masks()) is not None:
+            self.masks[masks.step] = masks
 
     def _take_outputs(self) -> None:
         for output in self.scheduler.outbox:
@@ -127,11 +149,24 @@ class Episode:
     def _end(self, request: GenerateRequest, text: list[int], reason: str) -> None:
         del self.open[request.id], self.texts[request.id]
         self.finished += 1
-        due = expected_tokens(request.tokens, request.max_tokens, "hash", VOCAB)
-        stop = next((place for place, token in enumerate(due, 1) if token in request.stop_ids), None)
-        due = due[: min(stop or len(due), self.limits.slots - len(request.tokens) + 1)]
+        due = expected(request)[: self.limits.slots - len(request.tokens) + 1]
         assert text == due[: len(text)], f"request {request.id} says {text}, not {due}"
         assert reason == "abort" or len(text) == len(due), (
             f"request {request.id} ends after {len(text)} of {len(due)} tokens"
         )
         self.turns = [*self.turns[-7:], [*request.tokens, *text]]
+
+
+def expected(request: GenerateRequest) -> list[int]:
+    """The output that the device's model gives, one token at a time, under the request's script."""
+    script, ends = ([], []) if request.grammar is None else json.loads(request.grammar.data)
+    tokens = list(request.tokens)
+    for position in range(request.max_tokens):
+        token = next_token("hash", tokens, len(request.tokens), prefix_hashes(tokens)[-1], VOCAB)
+        if request.grammar is not None:
+            choice = sorted(allowed(script, ends, position, request.stop_ids))
+            token = next((each for each in choice if each >= token), choice[0])
+        tokens.append(token)
+        if token in request.stop_ids or position + 1 == len(script):
+            break
+    return tokens[len(request.tokens) :]

@@ -85,8 +85,8 @@ class Compiler:
             took = "more memory than is allowed, or kills the process that does it"
         finally:
             if process.busy:  # cut short: nobody knows what it is doing
-                process.kill()
-            self._free.put_nowait(None if process.killed else process)
+                await process.end()
+            self._free.put_nowait(None if process.ended else process)
         return Refused(f"compiling the constraint takes {took}: simplify it", "grammar_too_large")
 
     def _remember(self, key: bytes, task: asyncio.Task[Outcome]) -> None:
@@ -108,8 +108,7 @@ class Compiler:
         await asyncio.gather(*self._known.values(), return_exceptions=True)
         while not self._free.empty():
             if (process := self._free.get_nowait()) is not None:
-                process.kill()
-                await process.gone()
+                await process.end()
 
 
 class _Process:
@@ -117,16 +116,16 @@ class _Process:
 
     def __init__(self, task: Task) -> None:
         self.busy = False
-        self.killed = False
+        self.ended = False
         self._starting = asyncio.create_task(_start(task))
 
     async def ready(self) -> str:
         """Wait until it has started; why it could not, or nothing."""
         try:
             await asyncio.shield(self._starting)
-        except (asyncio.IncompleteReadError, OSError) as error:
-            self.killed = True
-            return f"{error!r}; its own words are on standard error"
+        except OSError as error:
+            self.ended = True
+            return f"{error}; its own words are on standard error"
         return ""
 
     async def compile(self, constraint: Constraint) -> Outcome:
@@ -138,14 +137,14 @@ class _Process:
         self.busy = False
         return outcome
 
-    def kill(self) -> None:
-        self.killed = True
-        self._starting.add_done_callback(_end)
-
-    async def gone(self) -> None:
-        """Wait until it has ended, after ``kill``."""
-        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
-            await (await self._starting).wait()
+    async def end(self) -> None:
+        """Kill it, and wait until it is gone."""
+        self.ended = True
+        with contextlib.suppress(OSError):
+            process = await self._starting
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
 
 async def _start(task: Task) -> asyncio.subprocess.Process:
@@ -158,7 +157,10 @@ async def _start(task: Task) -> asyncio.subprocess.Process:
         start_new_session=True,  # a Ctrl-C at the terminal is the parent's to deal with
     )
     _send(process, msgspec.msgpack.encode(task))
-    await _receive(process)
+    try:
+        await _receive(process)
+    except asyncio.IncompleteReadError:
+        raise ChildProcessError(f"it ended with code {await process.wait()}") from None
     return process
 
 
@@ -170,8 +172,3 @@ def _send(process: asyncio.subprocess.Process, data: bytes) -> None:
 async def _receive(process: asyncio.subprocess.Process) -> bytes:
     assert process.stdout is not None
     return await process.stdout.readexactly(int.from_bytes(await process.stdout.readexactly(8), "little"))
-
-
-def _end(starting: asyncio.Task[asyncio.subprocess.Process]) -> None:
-    if not starting.cancelled() and starting.exception() is None and starting.result().returncode is None:
-        starting.result().kill()

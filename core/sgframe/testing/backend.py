@@ -110,6 +110,17 @@ class BackendContract(ABC):
         driver.decode([resumed], 5)
         assert resumed.output == expected
 
+    def test_tokens_that_are_forced_count_like_those_that_are_sampled(self, driver: Driver) -> None:
+        prompt = self.prompt(driver, 9)
+        forced = self.prompt(driver, 4, 1)
+        resumed = driver.admit(prompt, output=[*driver.generate(prompt, 2), *forced])
+        driver.decode([resumed], 3)
+        row, other = driver.admit(prompt), driver.admit(self.prompt(driver, 5, 2))
+        driver.decode([row, other], 2)
+        driver.append(row, forced)
+        driver.decode([row, other], 3)
+        assert row.output == resumed.output
+
     def test_a_rewritten_row_reads_the_other_copy(self, driver: Driver) -> None:
         prompt = self.prompt(driver, 10)
         expected = driver.generate(prompt, 6)
@@ -223,3 +234,10 @@ class BackendContract(ABC):
         }
         output = driver.step(dict.fromkeys(rows, 5), masks)
         assert list(output.tokens) == [driver.loaded.vocab_size - 1, 3]
+
+    def test_masks_for_no_row_leave_all_free(self, driver: Driver) -> None:
+        prompt = self.prompt(driver, 5)
+        expected = driver.generate(prompt, 1)
+        row = driver.admit(prompt)
+        driver.step({row: 5}, {})
+        assert row.output == expected

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sgframe.interfaces.backend import Executor, ExecutorSpec
-from sgframe.messages import Ints, Loaded, Logprobs, Masks, NewRow, Rewrite, ScheduleBatch, StepOutput, ints
+from sgframe.messages import Appended, Ints, Loaded, Logprobs, Masks, NewRow, Rewrite, ScheduleBatch, StepOutput, ints
 from sgframe.sampling import TokenSampling
 
 GREEDY = TokenSampling(seed=0, temperature=0.0)
@@ -39,7 +39,7 @@ class DriverRow:
 class Driver:
     """Turns calls into ScheduleBatch messages, and keeps account of rows and slots like a scheduler would.
 
-    ``admit``, ``release`` and ``rewrite`` are told to the executor by the next ``step``.
+    ``admit``, ``release``, ``rewrite`` and ``append`` are told to the executor by the next ``step``.
     """
 
     def __init__(self, executor: Executor, spec: ExecutorSpec) -> None:
@@ -50,6 +50,7 @@ class Driver:
         self._released = ints()
         self._admitted: list[NewRow] = []
         self._rewrites: list[Rewrite] = []
+        self._appended: list[Appended] = []
         self._step = 0
 
     def admit(
@@ -90,6 +91,11 @@ class Driver:
         row.borrowed = span.stop
         self._rewrites.append(Rewrite(row.row, start, ints(slots)))
 
+    def append(self, row: DriverRow, tokens: Sequence[int]) -> None:
+        """Have ``row`` go on with ``tokens``, which no sample gave."""
+        row.tokens.extend(tokens)
+        self._appended.append(Appended(row.row, ints(tokens)))
+
     def step(self, work: Mapping[DriverRow, int], masks: Mapping[DriverRow, bytes] | None = None) -> StepOutput:
         """Compute the next ``work[row]`` tokens of each row, and sample those whose last known token is among them."""
         batch = self._plan(work, masked=masks is not None)
@@ -114,9 +120,10 @@ class Driver:
             slots=ints(slot for slots in taken.values() for slot in slots),
             samples=ints(row.pending == 0 for row in work),
             masked=masked,
+            appended=self._appended,
         )
         self._step += 1
-        self._released, self._admitted, self._rewrites = ints(), [], []
+        self._released, self._admitted, self._rewrites, self._appended = ints(), [], [], []
         return batch
 
     def _take_slots(self, count: int) -> Ints:
