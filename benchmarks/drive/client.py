@@ -31,53 +31,79 @@ class RequestFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where and how to ask: ``chat`` wraps the prompt in a user's turn; ``options`` go into every body."""
+class Request:
+    """``output`` is the most tokens of the answer; ``chat`` wraps the prompt in a user's turn. With a JSON ``schema`` the
+    answer has to match it, and may end by itself."""
 
-    url: str
+    prompt: Prompt
+    output: int
     chat: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    schema: Any = None
 
     @property
     def path(self) -> str:
         return "/v1/chat/completions" if self.chat else "/v1/completions"
 
-    def body(self, prompt: Prompt, max_tokens: int) -> bytes:
-        """The request's JSON: greedy, streamed, with the usage at the end."""
-        asked = {"messages": [{"role": "user", "content": prompt}]} if self.chat else {"prompt": prompt}
+    def fields(self) -> dict[str, Any]:
+        """Those of its body: greedy, streamed, with the usage at the end."""
+        asked = {"messages": [{"role": "user", "content": self.prompt}]} if self.chat else {"prompt": self.prompt}
         stream = {"stream": True, "stream_options": {"include_usage": True}}
-        return msgspec.json.encode(asked | {"max_tokens": max_tokens, "temperature": 0} | stream | self.options)
+        return asked | {"max_tokens": self.output, "temperature": 0} | stream | self._format()
+
+    def _format(self) -> dict[str, Any]:
+        if self.schema is None:
+            return {}
+        schema = {"name": "answer", "strict": True, "schema": self.schema}
+        return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class Endpoint:
+    """Where and how to ask: ``options`` go into every body, ``never_stop`` into those of answers that have no schema."""
+
+    url: str
+    options: dict[str, Any] = field(default_factory=dict)
+    never_stop: dict[str, Any] = field(default_factory=dict)
+
+    def body(self, request: Request) -> bytes:
+        """The request's JSON."""
+        endless = self.never_stop if request.schema is None else {}
+        return msgspec.json.encode(request.fields() | endless | self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
     """Moments on ``time.perf_counter``: the request sent, its first and its last token come. Token counts are the
-    server's own; without them ``prompt_tokens`` is 0 and ``tokens`` counts the chunks that had text."""
+    server's own; without them ``prompt_tokens`` is 0 and ``tokens`` counts the chunks that had text. ``forced_tokens`` of
+    them a grammar wrote alone, as far as the server tells. ``ended``: by itself, not by the limit."""
 
     sent: float
     first: float
     last: float
     prompt_tokens: int
     tokens: int
+    forced_tokens: int
+    text: str
+    ended: bool
 
 
-async def complete(endpoint: Endpoint, prompt: Prompt, max_tokens: int) -> Timing:
+async def complete(endpoint: Endpoint, request: Request) -> Answer:
     """Ask for one completion and read it to its end. Raises RequestFailed; a server that cannot be reached, OSError."""
     try:
         async with asyncio.timeout(PATIENCE):
-            return await _exchange(endpoint, endpoint.body(prompt, max_tokens))
+            return await _exchange(endpoint, request)
     except TimeoutError:
         raise RequestFailed(0, f"no end of the answer after {PATIENCE:g} s") from None
     except (ValueError, asyncio.IncompleteReadError) as error:
         raise RequestFailed(0, f"the answer broke off or is no HTTP ({error})") from None
 
 
-async def _exchange(endpoint: Endpoint, body: bytes) -> Timing:
-    url = urlsplit(endpoint.url)
+async def _exchange(endpoint: Endpoint, request: Request) -> Answer:
+    url, body = urlsplit(endpoint.url), endpoint.body(request)
     sent = time.perf_counter()
     reader, writer = await asyncio.open_connection(url.hostname, url.port, ssl=url.scheme == "https" or None)
     try:
-        writer.write(_head(url.netloc, url.path + endpoint.path, len(body)) + body)
+        writer.write(_head(url.netloc, url.path + request.path, len(body)) + body)
         return await _read(reader, sent)
     finally:
         writer.close()
@@ -90,26 +116,29 @@ def _head(host: str, path: str, length: int) -> bytes:
     ).encode()
 
 
-async def _read(reader: asyncio.StreamReader, sent: float) -> Timing:
+async def _read(reader: asyncio.StreamReader, sent: float) -> Answer:
     status = int((await reader.readline()).partition(b" ")[2][:3])
     headers = await _headers(reader)
     if status != 200:
         body = b"".join([piece async for piece in _pieces(reader, headers)])
         raise RequestFailed(status, body.decode(errors="replace")[:1000])
     first = last = 0.0
-    chunks, usage = 0, _Usage()
+    pieces: list[str] = []
+    finish, usage = "", _Usage()
     async for event in _events(reader, headers):
         chunk = _decode(event)
         if chunk.error is not None:
             raise RequestFailed(0, f"an error in the stream: {chunk.error}")
         usage = chunk.usage or usage
-        if chunk.has_text or chunk.ends:
+        finish = chunk.finish or finish
+        if chunk.text or chunk.finish:
             last = time.perf_counter()
             first = first or last
-            chunks += chunk.has_text
+            pieces += [chunk.text] if chunk.text else []
     if not first:
         raise RequestFailed(0, "the stream ended without a token")
-    return Timing(sent, first, last, usage.prompt_tokens, usage.completion_tokens or chunks)
+    tokens, forced = usage.completion_tokens or len(pieces), usage.sgframe.forced_tokens
+    return Answer(sent, first, last, usage.prompt_tokens, tokens, forced, "".join(pieces), finish == "stop")
 
 
 # ------------------------------------------------------------------------------------------ HTTP
@@ -148,9 +177,16 @@ async def _events(reader: asyncio.StreamReader, headers: dict[bytes, bytes]) -> 
 # ------------------------------------------------------------------------------------------ chunks
 
 
+class _Details(msgspec.Struct):
+    forced_tokens: int = 0
+
+
 class _Usage(msgspec.Struct):
+    """``sgframe`` is of our own server alone."""
+
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    sgframe: _Details = _Details()
 
 
 class _Delta(msgspec.Struct):
@@ -171,12 +207,12 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
     @property
-    def has_text(self) -> bool:
-        return any(choice.text or (choice.delta and choice.delta.content) for choice in self.choices)
+    def text(self) -> str:
+        return "".join(choice.text or (choice.delta and choice.delta.content) or "" for choice in self.choices)
 
     @property
-    def ends(self) -> bool:
-        return any(choice.finish_reason for choice in self.choices)
+    def finish(self) -> str:
+        return "".join(choice.finish_reason or "" for choice in self.choices)
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode

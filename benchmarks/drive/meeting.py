@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from drive.client import Endpoint, Prompt, RequestFailed, complete
+from drive.client import Endpoint, Prompt, Request, RequestFailed, complete
 from drive.prompts import Texts
 
 NEVER_STOP: tuple[dict[str, Any], ...] = (
@@ -25,11 +25,11 @@ async def meet(url: str, model: str | None, prompt: Prompt, *, chat: bool) -> En
     Raises RequestFailed when it refuses every way.
     """
     name = model or first_model(url)
-    endpoint = Endpoint(url, chat, {} if name is None else {"model": name})
+    endpoint = Endpoint(url, {} if name is None else {"model": name})
     for way in NEVER_STOP:
-        candidate = replace(endpoint, options=endpoint.options | way)
+        candidate = replace(endpoint, never_stop=way)
         try:
-            await complete(candidate, prompt, 2)
+            await complete(candidate, Request(prompt, 2, chat))
         except RequestFailed as error:
             if error.status not in (400, 422) or way == NEVER_STOP[-1]:
                 raise
@@ -46,12 +46,13 @@ def first_model(url: str) -> str | None:
     return str(models[0]["id"]) if models else None
 
 
-async def measure_texts(endpoint: Endpoint) -> Texts:
+async def measure_texts(endpoint: Endpoint, *, chat: bool) -> Texts:
     """Texts fitted to this server's tokenizer; one token a word if it counts no tokens."""
     unfitted, random = Texts(1.0), Random(0)
 
     async def count(words: int) -> int:
-        return (await complete(endpoint, unfitted.join(unfitted.draw(random, words)), 1)).prompt_tokens
+        request = Request(unfitted.join(unfitted.draw(random, words)), 1, chat)
+        return (await complete(endpoint, request)).prompt_tokens
 
     short, long = await count(50), await count(250)  # their difference leaves a template's own tokens out
     return Texts((long - short) / 200 if long > short else 1.0)

@@ -7,10 +7,12 @@ import sys
 
 import click
 
+from sgframe.constraints import Constraint
 from sgframe.front.async_engine import AsyncEngine
 from sgframe.sampling import SamplingParams
 from sgframe_cli.options import CommandLine, settings_options
 from sgframe_cli.starting import prepare, start_engine
+from sgframe_cli.structured import constraint_options
 
 
 @click.command()
@@ -23,6 +25,7 @@ from sgframe_cli.starting import prepare, start_engine
 @click.option("--top-p", type=float, default=1.0, show_default=True, help="Nucleus sampling.")
 @click.option("--seed", type=int, default=None, help="Makes a sampled answer reproducible.")
 @click.option("--stop", multiple=True, help="Text that ends the answer. Repeatable.")
+@constraint_options
 def generate(
     command_line: CommandLine,
     prompt: str | None,
@@ -31,10 +34,13 @@ def generate(
     top_p: float,
     seed: int | None,
     stop: tuple[str, ...],
+    constraint: Constraint | None,
 ) -> None:
     """Continue PROMPT once and exit. Without PROMPT, or with -, the prompt is read from standard input."""
     text = sys.stdin.read() if prompt in (None, "-") else prompt
-    params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=stop)
+    params = SamplingParams(
+        max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=stop, constraint=constraint
+    )
     settings, choices = prepare(command_line, quiet=True)
 
     async def run() -> None:

@@ -55,6 +55,7 @@ class CompletionWriter(Writer):
         super().__init__(head)
         self._tokenizer = tokenizer
         self._body = body
+        self._constrained = body.demand() is not None
         self._prompts = prompts
         self._logprobs: dict[int, TextLogprobs] = {}  # of the choices that have begun
         self._prompt_logprobs: dict[int, Sequence[Logprobs]] = {}
@@ -97,9 +98,13 @@ class CompletionWriter(Writer):
         """``piece`` of choice ``index``; the first piece of a choice has the echo in front."""
         text, lists = piece.text, []
         begins = index not in self._logprobs
-        logprobs = self._logprobs.setdefault(
-            index, TextLogprobs(self._tokenizer, skip_special_tokens=self._body.skip_special_tokens)
-        )
+        if begins:
+            self._logprobs[index] = TextLogprobs(
+                self._tokenizer,
+                skip_special_tokens=self._body.skip_special_tokens,
+                constrained=self._constrained,
+            )
+        logprobs = self._logprobs[index]
         if begins and self._body.echo:
             echo = self._prompt_text(prompt)
             text = echo + text

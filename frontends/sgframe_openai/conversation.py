@@ -10,6 +10,7 @@ import msgspec
 from sgframe.errors import RequestError
 from sgframe.interfaces.source import Tokenizer
 from sgframe_openai.body import convert
+from sgframe_openai.tool_prompt import explains_tools, has_calls, renders_calls, spelled_out, with_section
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -37,14 +38,24 @@ class Message(msgspec.Struct):
 
 
 def tokenize_chat(
-    tokenizer: Tokenizer, messages: Sequence[dict[str, Any]], options: dict[str, Any] | None = None
+    tokenizer: Tokenizer,
+    messages: Sequence[dict[str, Any]],
+    options: dict[str, Any] | None = None,
+    tools: Sequence[dict[str, Any]] = (),
 ) -> list[int]:
     """Token ids of a conversation, ready for the assistant's next turn (also after an assistant's message).
 
     Raises RequestError, with the template's words where it was the template that refused.
     """
     rendered = [_template_message(raw, f"messages[{i}]") for i, raw in enumerate(messages)]
-    text = tokenizer.apply_chat_template(rendered, **(options or {}))
+    variables = dict(options or {})
+    if tools and explains_tools(tokenizer):
+        variables["tools"] = tools
+    elif tools:
+        rendered = with_section(spelled_out(rendered), tools)
+    elif has_calls(rendered) and not renders_calls(tokenizer):
+        rendered = spelled_out(rendered)
+    text = tokenizer.apply_chat_template(list(map(_with_parsed_arguments, rendered)), **variables)
     return tokenizer.encode(text, add_special_tokens=False)
 
 
@@ -57,8 +68,8 @@ def _template_message(raw: dict[str, Any], where: str) -> dict[str, Any]:
     present = {name: value for name, value in raw.items() if value is not None}
     present["role"] = "system" if message.role == "developer" else message.role
     present["content"] = _text(message.content, f"{where}.content")
-    if message.tool_calls:
-        present["tool_calls"] = [_template_call(call) for call in raw["tool_calls"]]
+    if not message.tool_calls:
+        present.pop("tool_calls", None)
     return present
 
 
@@ -75,8 +86,14 @@ def _text(content: str | list[Part] | None, where: str) -> str:
     return "".join(part.text or "" for part in content or ())
 
 
-def _template_call(call: dict[str, Any]) -> dict[str, Any]:
-    """Templates want the arguments as an object; OpenAI's format has them as JSON text."""
+def _with_parsed_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    """Templates want the arguments of a call as an object; OpenAI's format has them as JSON text."""
+    if "tool_calls" not in message:
+        return message
+    return {**message, "tool_calls": [_parsed(call) for call in message["tool_calls"]]}
+
+
+def _parsed(call: dict[str, Any]) -> dict[str, Any]:
     function = call["function"]
     try:
         arguments = msgspec.json.decode(function.get("arguments", ""), type=dict[str, Any])

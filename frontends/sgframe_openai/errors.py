@@ -70,19 +70,20 @@ def api_error(error: Exception) -> ApiError:
             return error
         case RequestError():
             return ApiError(400, str(error), param=error.param, code=error.code or "")
+        case RecursionError():  # only what a client nests can be that deep
+            return ApiError(400, "the body is nested too deeply", code="invalid_json")
         case EngineDead():
             return ApiError(503, f"the engine is down: {error}", kind="server_error", code="engine_dead")
-        case Overloaded():
-            return ApiError(503, str(error), kind="server_error", code="overloaded")
-        case RequestFailed():
-            return ApiError(500, str(error), kind="server_error", code="request_failed")
+        case Overloaded() | RequestFailed():
+            status, code = (503, "overloaded") if isinstance(error, Overloaded) else (500, "request_failed")
+            return ApiError(status, str(error), kind="server_error", code=code)
     logger.error("unexpected error while answering a request", exc_info=error)
     return ApiError(500, "internal error; the server's log has the details", kind="server_error", code="internal_error")
 
 
 def install(app: FastAPI) -> None:
     """Make every error of ``app`` leave in the envelope."""
-    for kind in (ApiError, RequestError, EngineDead, Overloaded, RequestFailed, Exception):
+    for kind in (ApiError, RequestError, RecursionError, EngineDead, Overloaded, RequestFailed, Exception):
         app.add_exception_handler(kind, _answer)
     app.add_exception_handler(HTTPException, _unrouted)
     app.add_exception_handler(RequestValidationError, _misasked)

@@ -16,7 +16,6 @@ from sgframe.errors import RequestError
 HARMLESS = frozenset(
     {
         "metadata",
-        "parallel_tool_calls",
         "prompt_cache_key",
         "prompt_cache_retention",
         "safety_identifier",
@@ -25,9 +24,10 @@ HARMLESS = frozenset(
         "user",
     }
 )
-"""Fields about accounting or storage at the sender's provider, or about tool calls, which are refused as a whole."""
+"""Fields about accounting or storage at the sender's provider."""
 
-_STRUCTURED = "is not offered here; ask for structured output by response_format"
+_NO_GRAMMARS = "is not offered: say what the output must match by response_format, regex or choice"
+_TOOLS = "is an older form that is not offered; send tools and tool_choice"
 _NOT_OFFERED = "is not offered by this server"
 
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -35,23 +35,18 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "audio": ((), _NOT_OFFERED),
     "best_of": ((1,), "belongs to /v1/completions"),
     "continue_final_message": ((False,), _NOT_OFFERED),
-    "ebnf": ((), _STRUCTURED),
+    "ebnf": ((), _NO_GRAMMARS),
     "echo": ((False,), "belongs to /v1/completions"),
-    "function_call": (("none",), "is not offered: this server cannot parse function calls"),
-    "functions": (([],), "is not offered: this server cannot parse function calls"),
-    "guided_choice": ((), _STRUCTURED),
-    "guided_grammar": ((), _STRUCTURED),
-    "guided_json": ((), _STRUCTURED),
-    "guided_regex": ((), _STRUCTURED),
-    "json_schema": ((), _STRUCTURED),
+    "function_call": (("none",), _TOOLS),
+    "functions": (([],), _TOOLS),
+    "guided_grammar": ((), _NO_GRAMMARS),
     "length_penalty": ((1,), _NOT_OFFERED),
     "logits_processors": (([],), _NOT_OFFERED),
     "min_tokens": ((0,), _NOT_OFFERED),
     "modalities": ((["text"],), 'can only be ["text"]: this server writes text'),
     "prediction": ((), _NOT_OFFERED),
     "reasoning_effort": ((), _NOT_OFFERED),
-    "regex": ((), _STRUCTURED),
-    "structured_outputs": ((), _STRUCTURED),
+    "structural_tag": ((), _NO_GRAMMARS),
     "suffix": (("",), "is not offered: this server only continues a prompt"),
     "use_beam_search": ((False,), _NOT_OFFERED),
     "verbosity": ((), _NOT_OFFERED),

@@ -43,10 +43,14 @@ class Output:
 
 
 class Batch:
-    """One generation for each prompt, in the order of the prompts. Leaving the context aborts what still runs."""
+    """One generation for each prompt, in the order of the prompts. Leaving the context aborts what still runs.
 
-    def __init__(self, stopwatch: Stopwatch) -> None:
+    ``constrained``: a grammar has its part in the outputs.
+    """
+
+    def __init__(self, stopwatch: Stopwatch, *, constrained: bool) -> None:
         self.generations: list[Generation] = []
+        self._constrained = constrained
         self._stopwatch = stopwatch
         self._queue: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
         self._pumps: list[asyncio.Task[None]] = []
@@ -103,8 +107,7 @@ class Batch:
 
     def usage(self) -> dict[str, Any]:
         """OpenAI's usage so far. A prompt counts once, however many outputs it has, and so do its cached tokens (those of
-        its first output); every token generated counts. Beside OpenAI's fields, ``sgframe.cache`` tells of the first choice
-        how much of its prompt was cached, and why no more."""
+        its first output); every token generated counts. ``sgframe`` has what OpenAI does not tell; see ``_details``."""
         prompt_tokens = sum(len(one.prompt_tokens) for one in self.generations)
         completion_tokens = sum(usage.completion_tokens for usage in self._usage.values())
         cached = sum(usage.cached_tokens for (_, output), usage in self._usage.items() if output == 0)
@@ -114,9 +117,22 @@ class Batch:
             "total_tokens": prompt_tokens + completion_tokens,
             "prompt_tokens_details": {"cached_tokens": cached},
         }
-        if (first := self._usage.get((0, 0))) is not None and first.cache is not None:
-            usage["sgframe"] = {"cache": _cache_report(first.cache)}
+        if details := self._details():
+            usage["sgframe"] = details
         return usage
+
+    def _details(self) -> dict[str, Any]:
+        """``cache``: how much of the first prompt was cached, and why no more. Of constrained outputs, ``forced_tokens``:
+        how many of the tokens generated the grammar wrote alone; ``approximations``: where it allows more than was asked
+        for, if it does."""
+        details: dict[str, Any] = {}
+        if (first := self._usage.get((0, 0))) is not None and first.cache is not None:
+            details["cache"] = _cache_report(first.cache)
+        if self._constrained:
+            details["forced_tokens"] = sum(usage.forced_tokens for usage in self._usage.values())
+        if approximations := self.generations[0].approximations:
+            details["approximations"] = approximations
+        return details
 
 
 def _cache_report(cache: CacheReport) -> dict[str, Any]:

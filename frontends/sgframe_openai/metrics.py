@@ -18,7 +18,8 @@ _INTERVAL = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2
 _COUNTERS = {
     "prompt_tokens": "Prompt tokens of admitted requests.",
     "cached_tokens": "Prompt tokens whose KV was found in the cache.",
-    "generated_tokens": "Tokens sampled.",
+    "generated_tokens": "Output tokens, sampled or forced.",
+    "forced_tokens": "Output tokens that a grammar wrote alone.",
     "evicted_tokens": "Tokens whose KV the cache gave up for others.",
     "retractions": "Running requests sent back to wait because KV slots ran out.",
 }

@@ -1,16 +1,15 @@
-"""The fields that chat and text completions share, and how they become SamplingParams and a Constraint."""
+"""The fields that chat and text completions share, and how they become SamplingParams."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from sgframe.errors import RequestError
-from sgframe.interfaces.grammar import Constraint
 from sgframe.messages import Namespace
 from sgframe.sampling import MAX_N
+from sgframe_openai.structured import StructuredBody
 
 MAX_PRIORITY = 2**31 - 1
 
@@ -37,36 +36,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-class JsonSchema(msgspec.Struct):
-    """The schema an answer must match. ``name`` and ``strict`` do not matter here: a schema is always enforced."""
-
-    schema: dict[str, Any] | bool
-
-
-class ResponseFormat(msgspec.Struct):
-    """``text``, ``json_object`` or ``json_schema``."""
-
-    type: str
-    json_schema: JsonSchema | None = None
-
-    def constraint(self) -> Constraint | None:
-        """What the output must match; None for free text."""
-        match self:
-            case ResponseFormat(type="text"):
-                return None
-            case ResponseFormat(type="json_object"):
-                return Constraint("json_object", "")
-            case ResponseFormat(type="json_schema", json_schema=JsonSchema(schema=schema)):
-                return Constraint("json_schema", msgspec.json.encode(schema).decode())
-            case ResponseFormat(type="json_schema"):
-                raise RequestError("response_format needs a json_schema", param="response_format.json_schema")
-        raise RequestError(
-            f"response_format.type is 'text', 'json_object' or 'json_schema', found {self.type!r}",
-            param="response_format.type",
-        )
-
-
-class GenerationBody(msgspec.Struct, kw_only=True):
+class GenerationBody(StructuredBody, kw_only=True):
     """Beside OpenAI's fields: ``top_k`` (0 or -1: off), ``min_p``, ``repetition_penalty``, ``ignore_eos``,
     ``stop_token_ids``, ``skip_special_tokens``, ``include_stop_str_in_output``, ``priority`` (larger is more urgent) and
     ``cache_salt`` (prefixes are reused only between requests of one salt)."""
@@ -82,14 +52,13 @@ class GenerationBody(msgspec.Struct, kw_only=True):
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
-    logit_bias: dict[str, float] = {}
-    stop: str | list[str] = []
-    stop_token_ids: list[int] = []
+    logit_bias: dict[str, float] = msgspec.field(default_factory=dict)
+    stop: str | list[str] = msgspec.field(default_factory=list)
+    stop_token_ids: list[int] = msgspec.field(default_factory=list)
     ignore_eos: bool = False
     seed: int | None = None
     skip_special_tokens: bool = True
     include_stop_str_in_output: bool = False
-    response_format: ResponseFormat | None = None
     priority: int = 0
     cache_salt: str | None = None
 
@@ -115,10 +84,6 @@ class GenerationBody(msgspec.Struct, kw_only=True):
         """Where prefixes are shared; an empty salt differs from none."""
         return () if self.cache_salt is None else (("salt", self.cache_salt),)
 
-    def constraint(self) -> Constraint | None:
-        """What the output must match."""
-        return self.response_format.constraint() if self.response_format else None
-
     def shared_sampling(self) -> dict[str, Any]:
         """Arguments of SamplingParams from the shared fields."""
         return {
@@ -128,11 +93,8 @@ class GenerationBody(msgspec.Struct, kw_only=True):
             "stop_token_ids": tuple(self.stop_token_ids),
             "include_stop": self.include_stop_str_in_output,
             "logit_bias": _token_ids(self.logit_bias),
+            "constraint": self.constraint(),
         }
-
-    def client_names(self) -> Mapping[str, str]:
-        """Engine's name of a field → the client's, where they differ: errors name what the client wrote."""
-        return {}
 
 
 def within(name: str, value: int, low: int, high: int) -> None:

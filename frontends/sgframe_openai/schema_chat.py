@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -10,6 +10,8 @@ import msgspec
 from sgframe.errors import RequestError
 from sgframe.sampling import MAX_LOGPROBS, SamplingParams
 from sgframe_openai.schema import GenerationBody, within
+from sgframe_openai.structured import Demand
+from sgframe_openai.tools import ToolChoice, ToolDefinition, ToolUse, tool_use
 
 _RESERVED = frozenset({"messages", "conversation", "tools", "documents", "chat_template", "add_generation_prompt"})
 _RESERVED |= {"tokenize", "return_tensors", "return_dict", "continue_final_message"}
@@ -18,8 +20,9 @@ _RESERVED |= {"tokenize", "return_tensors", "return_dict", "continue_final_messa
 class ChatBody(GenerationBody, kw_only=True):
     """Without ``max_completion_tokens`` or ``max_tokens`` (the first wins) an answer may fill the rest of the context.
 
-    ``tools`` are refused unless ``tool_choice`` is ``"none"``, and then not shown to the model: its calls could not be
-    parsed. ``chat_template_kwargs`` sets plain variables of the model's template.
+    ``tools`` are functions that the model may call, as ``tool_choice`` says: ``auto``, ``required``, one by its name, or
+    ``allowed_tools``; arguments always match the schemas. With ``none`` they are not shown to the model either.
+    ``chat_template_kwargs`` sets plain variables of the model's template.
     """
 
     messages: list[dict[str, Any]]
@@ -27,8 +30,9 @@ class ChatBody(GenerationBody, kw_only=True):
     max_completion_tokens: int | None = None
     logprobs: bool = False
     top_logprobs: int = 0
-    tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    tool_choice: str | dict[str, Any] = "auto"
+    tools: list[ToolDefinition] = msgspec.field(default_factory=list)
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool = True
     chat_template_kwargs: dict[str, str | bool | int | float] = msgspec.field(default_factory=dict)
 
     def check(self) -> None:
@@ -40,23 +44,18 @@ class ChatBody(GenerationBody, kw_only=True):
         within("top_logprobs", self.top_logprobs, 0, MAX_LOGPROBS)
         if self.top_logprobs and not self.logprobs:
             raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
-        self._check_tools()
         if taken := sorted(_RESERVED & self.chat_template_kwargs.keys()):
             raise RequestError(f"chat_template_kwargs cannot set {taken[0]!r}", param="chat_template_kwargs")
 
-    def _check_tools(self) -> None:
-        if self.tools and self.tool_choice != "none":
-            raise RequestError(
-                "tools: this server cannot parse tool calls; leave tools out or send tool_choice: 'none'",
-                param="tools",
-                code="unsupported_parameter",
-            )
-        if self.tool_choice not in ("none", "auto"):
-            raise RequestError(
-                "tool_choice: this server cannot parse tool calls; only 'none' and 'auto' are possible without tools",
-                param="tool_choice",
-                code="unsupported_parameter",
-            )
+    @property
+    def tool_use(self) -> ToolUse | None:
+        """The tools that may be called; None without any. Raises RequestError."""
+        return tool_use(self.tools, self.tool_choice, self.parallel_tool_calls)
+
+    def demands(self) -> Iterator[Demand]:
+        yield from super().demands()
+        if (use := self.tool_use) is not None:
+            yield Demand("tools", "tools", msgspec.json.encode(use.constraint).decode())
 
     @property
     def limit(self) -> int | None:
@@ -75,4 +74,5 @@ class ChatBody(GenerationBody, kw_only=True):
         )
 
     def client_names(self) -> Mapping[str, str]:
-        return {"max_tokens": self._limit_name, "logprobs": "top_logprobs", "prompt": "messages"}
+        own = {"max_tokens": self._limit_name, "logprobs": "top_logprobs", "prompt": "messages"}
+        return {**super().client_names(), **own}

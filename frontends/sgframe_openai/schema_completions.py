@@ -69,4 +69,5 @@ class CompletionBody(GenerationBody, kw_only=True):
         )
 
     def client_names(self) -> Mapping[str, str]:
-        return {"prompt_logprobs": "logprobs"} | ({"n": "best_of"} if self.best_of else {})
+        own = {"prompt_logprobs": "logprobs"} | ({"n": "best_of"} if self.best_of else {})
+        return {**super().client_names(), **own}

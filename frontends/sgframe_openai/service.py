@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
-from sgframe.assembly.providers import Seam
 from sgframe.errors import RequestError
 from sgframe.sampling import SamplingParams
 from sgframe_openai.errors import ApiError
@@ -53,8 +52,7 @@ class Service:
         request_id: str,
     ) -> Batch:
         """Start a generation for each prompt, or none: if one is refused the others are aborted. Raises RequestError."""
-        self._refuse_constraint(body)
-        batch = Batch(Stopwatch(self.metrics, len(prompts) * params.n))
+        batch = Batch(Stopwatch(self.metrics, len(prompts) * params.n), constrained=params.constraint is not None)
         try:
             for prompt in prompts:
                 batch.generations.append(
@@ -69,19 +67,9 @@ class Service:
         except BaseException as error:
             batch.abort("refused")
             if isinstance(error, RequestError):
-                error.param = body.client_names().get(error.param or "", error.param)
+                error.param = body.client_names().get(error.param or "constraint", error.param)
             raise
         return batch
-
-    def _refuse_constraint(self, body: GenerationBody) -> None:
-        """Never generate freely what was to be constrained."""
-        if (constraint := body.constraint()) is not None:
-            raise RequestError(
-                f"structured output ({constraint.kind}) needs a grammar; this server runs grammar "
-                f"'{self.engine.choices[Seam.GRAMMAR].name}'",
-                param="response_format",
-                code="unsupported_parameter",
-            )
 
 
 def service_of(request: Request) -> Service:

@@ -17,16 +17,18 @@ from sgframe_openai.errors import json_response
 from sgframe_openai.openapi import documented
 from sgframe_openai.service import Service, service_of
 from sgframe_openai.text import detokenize
+from sgframe_openai.tools import ToolDefinition
 
 router = APIRouter()
 
 
 class TokenizeBody(msgspec.Struct):
-    """Either ``prompt`` or ``messages``. ``model`` may be left out."""
+    """Either ``prompt`` or ``messages``, these with the ``tools`` that a chat would send. ``model`` may be left out."""
 
     model: str | None = None
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
+    tools: list[ToolDefinition] = msgspec.field(default_factory=list)
     add_special_tokens: bool = True
 
 
@@ -74,5 +76,7 @@ def _encode(service: Service, body: TokenizeBody) -> list[int]:
     if (body.prompt is None) == (body.messages is None):
         raise RequestError("send either prompt or messages", param="prompt")
     if body.messages is not None:
-        return tokenize_chat(tokenizer, body.messages)
+        return tokenize_chat(tokenizer, body.messages, tools=[tool.shown() for tool in body.tools])
+    if body.tools:
+        raise RequestError("tools belong to messages; a prompt has none", param="tools")
     return tokenizer.encode(body.prompt or "", add_special_tokens=body.add_special_tokens)

@@ -176,7 +176,7 @@ def test_check_accepts_what_could_be_served() -> None:
     result = run("config", "check", *SIMULATED, "--plugin", "fcfs")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
-        "The settings are right: cache radix, policy fcfs, grammar none, transport zmq, source simulated, "
+        "The settings are right: cache radix, policy fcfs, grammar compressed-fsm, transport zmq, source simulated, "
         "backend simulated\n"
     )
 

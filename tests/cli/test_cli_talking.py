@@ -41,6 +41,11 @@ def test_generate_stops_at_a_string() -> None:
     assert sgframe("generate", "hello", *SIMULATED, "--stop", "lo").stdout == "hel\n"
 
 
+def test_generate_answers_by_a_constraint() -> None:
+    done = sgframe("generate", "abc", *SIMULATED, "--grammar", "compressed-fsm", "--regex", "x[ab]{3}y")
+    assert re.fullmatch(r"x[ab]{3}y\n", done.stdout)
+
+
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [

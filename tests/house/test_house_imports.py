@@ -38,11 +38,22 @@ def test_pluggy_is_met_in_assembly_and_testing_only() -> None:
     assert folders <= {"core/sgframe/assembly", "core/sgframe/testing"}
 
 
+def imported_at_once(file: Path) -> Iterator[str]:
+    """What ``file`` imports when it is imported itself: not what its functions do, nor what types alone need."""
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
 @pytest.mark.parametrize("module", BUILTIN.values())
 def test_a_hook_module_imports_sgframe_and_pydantic_only(module: str) -> None:
     (file,) = (path for root in ROOTS for path in (HOUSE / root).glob(f"{module}/__init__.py"))
     allowed = {"sgframe", "pydantic", *sys.stdlib_module_names}
-    assert packages_in(file) <= allowed
+    at_once = {name.partition(".")[0] for name in imported_at_once(file)}
+    assert at_once <= allowed
+    assert packages_in(file) <= {*allowed, module, "click"}, "a command's own code is imported by the hook that adds it"
     assert {name for name in imported(file) if name.startswith("sgframe.")} == set()
 
 

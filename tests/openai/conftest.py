@@ -13,6 +13,7 @@ import pytest
 from sgframe.assembly.choice import Choice
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
+from sgframe.constraints import Constraint
 from sgframe.errors import RequestError
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.interfaces.cache import Node, Snapshot
@@ -28,6 +29,7 @@ from sgframe.messages import (
     FlushCache,
     FrontMessage,
     GenerateRequest,
+    GrammarUse,
     LedgerLine,
     Loaded,
     Logprobs,
@@ -67,10 +69,31 @@ class WordTokenizer(ByteTokenizer):
         return super().apply_chat_template(messages, **options)
 
 
+class FakeCompiler:
+    """Honours the constraints of ``kinds`` and remembers them, whatever they say. ``approximations`` are what it admits."""
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.approximations: tuple[str, ...] = ()
+        self.refusal: RequestError | None = None
+        self.asked: list[Constraint] = []
+
+    async def compile(self, constraint: Constraint) -> tuple[GrammarUse, tuple[str, ...]]:
+        if self.refusal is not None:
+            raise self.refusal
+        if constraint.grammar not in ("", "fake"):
+            raise RequestError(f"no grammar {constraint.grammar!r} is offered here", param="grammar")
+        if constraint.kind not in self.kinds:
+            raise RequestError(f"the output cannot be constrained by {constraint.kind}")
+        self.asked.append(constraint)
+        return GrammarUse("fake", b"key", constraint.kind.encode()), self.approximations
+
+
 class Script(AsyncChannel):
-    """The scheduler's end. Request k says ``says[k]`` (cyclic), a token every ``pause`` seconds, each with the logprob
-    -1 / (k + 1), and in its first output ``reports[k]`` if there is one. The cache holds ``nodes``. ``requests`` are those
-    received, ``aborts`` the causes, ``running`` what is not done."""
+    """The scheduler's end. Request k says ``says[k]`` (cyclic), or what ``obeys`` has for its grammar's kind, a token every
+    ``pause`` seconds, each with the logprob -1 / (k + 1), and in its first output ``reports[k]`` if there is one. The first
+    ``forced`` tokens are told to be a grammar's. The cache holds ``nodes``. ``requests`` are those received, ``aborts`` the
+    causes, ``running`` what is not done."""
 
     def __init__(self) -> None:
         self.says: list[bytes] = [b"Hello world"]
@@ -79,6 +102,8 @@ class Script(AsyncChannel):
         self.reports: list[CacheReport] = []
         self.nodes: list[Node] = []
         self.fails_at = -1
+        self.forced = 0
+        self.obeys: dict[str, bytes] = {}
         self.requests: list[GenerateRequest] = []
         self.aborts: list[str] = []
         self.running: dict[int, asyncio.Task[None]] = {}
@@ -108,7 +133,10 @@ class Script(AsyncChannel):
 
     async def _answer(self, request: GenerateRequest, ordinal: int) -> None:
         eos = [EOS] if EOS in request.stop_ids else []
-        script = itertools.cycle([*self.says[ordinal % len(self.says)], *eos])
+        said = self.says[ordinal % len(self.says)]
+        if request.grammar is not None:
+            said = self.obeys.get(request.grammar.data.decode(), said)
+        script = itertools.cycle([*said, *eos])
         prompt_logprobs = None
         if (k := request.sampling.prompt_logprobs) >= 0:
             prompt_logprobs = [_logprobs(token, -2.0, k) for token in request.tokens[1:]]
@@ -126,7 +154,14 @@ class Script(AsyncChannel):
             logprobs = None
             if (k := request.sampling.logprobs) >= 0:
                 logprobs = [_logprobs(token, -1.0 / (ordinal + 1), k)]
-            self._put(TokenOutput(request.id, ints([token]), self.cached, logprobs, prompt_logprobs, finish, report))
+                if i < self.forced:
+                    logprobs = [Logprobs(token, 0.0, ints(), [], forced=True)]
+            self._put(
+                TokenOutput(
+                    *(request.id, ints([token]), self.cached, logprobs, prompt_logprobs, finish, report),
+                    forced=int(i < self.forced),
+                )
+            )
             prompt_logprobs = report = None
             if finish is not None:
                 break
@@ -153,7 +188,12 @@ class FakeEngine:
         self.tokenizer = WordTokenizer()
         self.script = Script()
         self.dead: str | None = None
-        self.manager = TokenizerManager(self.script, self.tokenizer, self.loaded, (EOS,), max_open=3000)
+        self.compiler = FakeCompiler()
+        self.manager = TokenizerManager(
+            *(self.script, self.tokenizer, self.loaded, (EOS,)),
+            max_open=3000,
+            compiler=self.compiler,  # type: ignore[arg-type]
+        )
         self.submit = self.manager.submit
         self.flush_cache = self.manager.flush_cache
         self.describe_cache = self.manager.describe_cache

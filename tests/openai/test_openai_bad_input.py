@@ -11,6 +11,7 @@ CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 USER = {"role": "user", "content": "hi"}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+TOOL = {"type": "function", "function": {"name": "f"}}
 HUGE = 2**63
 
 
@@ -40,6 +41,27 @@ async def refused(client: Any, path: str, body: Any, status: int = 400) -> Any:
 )
 async def test_a_body_that_is_no_json_object(client: Any, path: str, body: bytes) -> None:
     assert (await refused(client, path, body))["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("depth", range(900, 1000, 5))
+@pytest.mark.parametrize("field", ["json_schema", "tools", "arguments"])
+async def test_whatever_is_nested_too_deeply_is_the_client_s_fault(
+    client: Any, engine: Any, field: str, depth: int
+) -> None:
+    """A body that can be read may still be too deep to be written, a little farther down the stack."""
+    engine.compiler.kinds = {"json_schema", "tools"}
+    deep = '{"a":' * depth + "{}" + "}" * depth
+    function = {"name": "f", "arguments" if field == "arguments" else "parameters": "DEEP"}
+    body = {"model": "m", "messages": [USER]}
+    match field:
+        case "json_schema":
+            body["json_schema"] = "DEEP"
+        case "tools":
+            body["tools"] = [{"type": "function", "function": function}]
+        case "arguments":
+            body["messages"] = [USER, {"role": "assistant", "tool_calls": [{"function": function}]}]
+    answer = await client.post(CHAT, content=json.dumps(body).replace('"DEEP"', deep))
+    assert answer.status_code in (200, 400)
 
 
 async def test_of_equal_keys_the_last_counts(client: Any, script: Any) -> None:
@@ -113,8 +135,35 @@ SHARED = [
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
     ({"response_format": {"type": "yaml"}}, "response_format.type"),
     ({"response_format": "json"}, "response_format"),
+    ({"response_format": {"type": "json_object", "strict": True}}, "response_format"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}, "response_format.json_schema.schema"),
     ({"guided_regex": "a+"}, "guided_regex"),
+    ({"guided_regex": 5}, "guided_regex"),
+    ({"guided_json": "{"}, "guided_json"),
+    ({"guided_json": "[]"}, "guided_json"),
+    ({"guided_choice": "a"}, "guided_choice"),
+    ({"choice": [5]}, "choice[0]"),
+    ({"guided_grammar": "root ::= 'a'"}, "guided_grammar"),
+    ({"ebnf": "root ::= 'a'"}, "ebnf"),
+    ({"structural_tag": "{}"}, "structural_tag"),
+    ({"guided_whitespace_pattern": " ?"}, "guided_whitespace_pattern"),
     ({"structured_outputs": {"regex": "a+"}}, "structured_outputs"),
+    ({"structured_outputs": {}}, "structured_outputs"),
+    ({"structured_outputs": {"json_object": False}}, "structured_outputs"),
+    ({"structured_outputs": {"grammar": "root ::= 'a'"}}, "structured_outputs"),
+    ({"structured_outputs": {"regex": "a", "whitespace_pattern": " ?"}}, "structured_outputs.whitespace_pattern"),
+    ({"whitespace": "compact"}, "whitespace"),
+    ({"regex": "a", "whitespace": "compact"}, "whitespace"),
+    ({"json_schema": {}, "whitespace": "none"}, "whitespace"),
+    ({"regex": "a", "approximate": True}, "approximate"),
+    ({"grammar": "fake"}, "grammar"),
+    ({"guided_decoding_backend": "auto"}, "guided_decoding_backend"),
+    ({"regex": "a", "grammar": "fake", "guided_decoding_backend": "fake"}, "guided_decoding_backend"),
+    ({"regex": "a", "grammar": "unheard"}, "grammar"),
+    ({"regex": "a", "guided_decoding_backend": "unheard"}, "guided_decoding_backend"),
+    ({"regex": "a", "choice": ["b"]}, "choice"),
+    ({"response_format": {"type": "json_object"}, "regex": "a"}, "regex"),
+    ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs"),
     ({"logits_processors": ["x"]}, "logits_processors"),
     ({"min_tokens": 5}, "min_tokens"),
     ({"suffix": "end"}, "suffix"),
@@ -155,10 +204,26 @@ async def test_a_field_that_both_kinds_have(client: Any, path: str, fields: Any,
         ({"logprobs": True, "top_logprobs": 1_000_000}, "top_logprobs"),
         ({"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
         ({"top_logprobs": 2}, "top_logprobs"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"}, "tools"),
+        ({"tools": [TOOL]}, "tools"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "tools"),
+        ({"tools": [TOOL, TOOL]}, "tools[1].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": "x" * 65}}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": 5}}]}, "tools[0].function.parameters"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": {"f": {}}}, "tools"),
+        ({"tools": [{**TOOL, "function": {"name": f"f{i}"}} for i in range(513)]}, "tools"),
+        ({"tools": [TOOL], "response_format": {"type": "json_object"}}, "tools"),
+        ({"tools": [TOOL], "parallel_tool_calls": "no"}, "parallel_tool_calls"),
+        ({"tools": [TOOL], "tool_choice": "any"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tool_choice.function"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"function_call": "auto"}, "function_call"),
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"audio": {"voice": "alloy"}}, "audio"),
@@ -206,7 +271,8 @@ async def test_a_misspelt_field_gets_the_nearest_name(client: Any) -> None:
 
 async def test_structured_output_says_what_is_missing(client: Any) -> None:
     error = await refused(client, CHAT, {"model": "m", "messages": [USER], "response_format": {"type": "json_object"}})
-    assert error["message"] == "structured output (json_object) needs a grammar; this server runs grammar 'none'"
+    assert error["message"] == "the output cannot be constrained by json_object"
+    assert error["param"] == "response_format"
 
 
 async def test_the_template_s_own_words_are_told(client: Any) -> None:

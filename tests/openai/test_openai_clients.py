@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import openai
+import pydantic
 import pytest
 
 RECORDED = Path(__file__).parent.parent / "data" / "client_requests"
-NEEDS_GRAMMAR = "needs a grammar; this server runs grammar 'none'"
-NEEDS_TOOLS = "this server cannot parse tool calls"
+HARRY = '{"name": "Harry", "age": 11}'
+"""All that clients were recorded asking for has this form."""
+CALL = f'<tool_call>\n{{"name": "P", "arguments": {HARRY}}}\n</tool_call>'
 
 
 async def replay(client: Any, name: str) -> list[tuple[dict[str, Any], Any]]:
@@ -36,16 +38,26 @@ def check(request: dict[str, Any], answer: Any) -> None:
     elif request["path"] == "/v1/responses":
         assert answer.status_code == 404
         assert "use /v1/chat/completions" in answer.json()["error"]["message"]
-    elif "tools" in body or "response_format" in body:
-        assert answer.status_code == 400
-        assert (NEEDS_TOOLS if "tools" in body else NEEDS_GRAMMAR) in answer.json()["error"]["message"]
+    elif "tools" in body:
+        check_call(answer)
     elif body.get("stream"):
-        check_stream(body, answer)
+        text = check_stream(body, answer)
+        assert "response_format" not in body or text == HARRY
     else:
-        check_whole(request["path"], body, answer)
+        choice = check_whole(request["path"], body, answer)
+        assert "response_format" not in body or choice["message"]["content"] == HARRY
 
 
-def check_whole(path: str, body: dict[str, Any], answer: Any) -> None:
+def check_call(answer: Any) -> None:
+    assert answer.status_code == 200, answer.text
+    (choice,) = answer.json()["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "P", "arguments": HARRY}
+    assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
+
+
+def check_whole(path: str, body: dict[str, Any], answer: Any) -> Any:
+    """The first choice."""
     assert answer.status_code == 200, answer.text
     choices = answer.json()["choices"]
     prompts = (
@@ -57,9 +69,11 @@ def check_whole(path: str, body: dict[str, Any], answer: Any) -> None:
         assert isinstance(choice["message"]["content"] if "chat" in path else choice["text"], str)
     usage = answer.json()["usage"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    return choices[0]
 
 
-def check_stream(body: dict[str, Any], answer: Any) -> None:
+def check_stream(body: dict[str, Any], answer: Any) -> str:
+    """The text."""
     assert answer.status_code == 200, answer.text
     *events, done = answer.text.removesuffix("\n\n").split("\n\n")
     assert done == "data: [DONE]"
@@ -69,6 +83,14 @@ def check_stream(body: dict[str, Any], answer: Any) -> None:
     *reasons, last = [chunk["choices"][0]["finish_reason"] for chunk in chunks]
     assert set(reasons) <= {None}
     assert last in ("stop", "length")
+    choices = [chunk["choices"][0] for chunk in chunks]
+    return "".join(one["delta"].get("content") or "" if "delta" in one else one["text"] for one in choices)
+
+
+@pytest.fixture(autouse=True)
+def _structured(engine: Any, script: Any) -> None:
+    engine.compiler.kinds = {"json_object", "json_schema", "tools"}
+    script.obeys = {"json_object": HARRY.encode(), "json_schema": HARRY.encode(), "tools": CALL.encode()}
 
 
 @pytest.mark.parametrize(
@@ -152,6 +174,26 @@ async def test_openai_s_stream_helper(sdk: openai.AsyncOpenAI) -> None:
             pass
         answer = await stream.get_final_completion()
     assert answer.choices[0].message.content == "Hello world"
+
+
+class P(pydantic.BaseModel):
+    name: str
+    age: int
+
+
+async def test_openai_parses_what_a_schema_gave(sdk: openai.AsyncOpenAI) -> None:
+    answer = await sdk.chat.completions.parse(
+        model="m", messages=[{"role": "user", "content": "Harry is 11"}], response_format=P
+    )
+    assert answer.choices[0].message.parsed == P(name="Harry", age=11)
+
+
+async def test_openai_parses_the_arguments_of_a_call(sdk: openai.AsyncOpenAI) -> None:
+    answer = await sdk.chat.completions.parse(
+        model="m", messages=[{"role": "user", "content": "Harry is 11"}], tools=[openai.pydantic_function_tool(P)]
+    )
+    assert answer.choices[0].message.tool_calls
+    assert answer.choices[0].message.tool_calls[0].function.parsed_arguments == P(name="Harry", age=11)
 
 
 async def test_openai_completes_text(sdk: openai.AsyncOpenAI) -> None:

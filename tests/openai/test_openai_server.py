@@ -219,12 +219,22 @@ async def test_the_openapi_document_describes_the_bodies(client: Any) -> None:
     document = (await client.get("/openapi.json")).json()
     body = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/ChatBody"}
-    assert "messages" in document["components"]["schemas"]["ChatBody"]["required"]
+    chat = document["components"]["schemas"]["ChatBody"]
+    assert "messages" in chat["required"]
+    assert {"response_format", "structured_outputs", "tools", "tool_choice"} <= chat["properties"].keys()
+    assert chat["properties"]["tools"]["items"] == {"$ref": "#/components/schemas/ToolDefinition"}
 
 
 async def test_metrics_show_the_scheduler_and_what_clients_saw(client: Any, engine: Any) -> None:
     engine.manager.stats = SchedulerStats(
-        running=3, waiting=2, slots_free=100, slots_cached=20, slots_leased=5, cached_tokens=11, generated_tokens=13
+        running=3,
+        waiting=2,
+        slots_free=100,
+        slots_cached=20,
+        slots_leased=5,
+        cached_tokens=11,
+        generated_tokens=13,
+        forced_tokens=7,
     )
     await client.post(CHAT[0], json={**CHAT[1], "max_tokens": 4})
     await client.post(TEXT[0], json={**TEXT[1], "max_tokens": 4})
@@ -237,6 +247,7 @@ async def test_metrics_show_the_scheduler_and_what_clients_saw(client: Any, engi
         "sgframe_requests_waiting 2.0",
         "sgframe_cached_tokens_total 11.0",
         "sgframe_generated_tokens_total 13.0",
+        "sgframe_forced_tokens_total 7.0",
         'sgframe_outputs_total{finish_reason="length"} 5.0',
         "sgframe_time_to_first_token_seconds_count 5.0",
         "sgframe_inter_token_latency_seconds_count 15.0",

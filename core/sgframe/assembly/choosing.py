@@ -259,7 +259,9 @@ def _absent(plugins: Plugins) -> str:
 
 def _remedy(offer: Offer) -> str:
     if offer.obstacle.startswith("needs"):
-        return ", which is not installed here; install it, or choose another"
+        extra = offer.provider.extra
+        install = f"pip install '{offer.plugin.distribution or 'sgframe'}[{extra}]'" if extra else "install it"
+        return f", which is not installed here; {install}, or choose another"
     return f"; install a version of {offer.plugin.distribution or 'sgframe'} that fits this sgframe"
 
 

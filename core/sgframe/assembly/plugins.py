@@ -32,12 +32,15 @@ BUILTIN: Mapping[str, str] = {
     "cpu": "sgframe_cpu",
     "cuda": "sgframe_cuda",
     "dfs-weight": "sgframe_dfs_weight",
+    "fsm": "sgframe_fsm",
     "hash-chain": "sgframe_hash_chain",
     "hf": "sgframe_hf",
+    "llguidance": "sgframe_llguidance",
     "lpm": "sgframe_lpm",
     "priority": "sgframe_priority",
     "radix": "sgframe_radix",
     "simulated": "sgframe_simulated",
+    "xgrammar": "sgframe_xgrammar",
     "zmq": "sgframe_zmq",
 }
 """Plugin name → hook module. Strings, so that core imports none of them and a bare checkout finds them all."""

@@ -38,6 +38,7 @@ class Provider:
         summary: one line for ``sgframe plugins``.
         settings: the model of its settings table. Must be importable by its module and name.
         requires: modules that must be installed for it to work.
+        extra: the extra of its own distribution that installs them, if there is one.
         api: the API_VERSION it was written for.
     """
 
@@ -46,4 +47,5 @@ class Provider:
     summary: str = ""
     settings: type[PluginSettings] = PluginSettings
     requires: tuple[str, ...] = ()
+    extra: str = ""
     api: int = API_VERSION

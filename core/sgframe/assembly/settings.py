@@ -57,7 +57,7 @@ class Settings(BaseModel):
     backend: str = Field("cpu", description="Device backend that runs the model")
     cache: str = Field("radix", description="Prefix cache")
     policy: str = Field("lpm", description="Order in which waiting requests are taken")
-    grammar: str = Field("none", description="What constrains structured output")
+    grammar: str = Field("compressed-fsm", description="What constrains structured output")
     more_grammars: str = Field("", description="Further grammars that a request may name, separated by commas")
     jump_forward: bool = Field(True, description="Write what a grammar forces without asking the model")
     compile_seconds: float = Field(5.0, gt=0, description="Most seconds that a constraint may take to compile")

@@ -1,0 +1,1 @@
+"""Whole automata: written out, minimised, compressed and drawn."""

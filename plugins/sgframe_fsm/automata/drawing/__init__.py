@@ -1,0 +1,4 @@
+"""Pictures of automata: where states stand, how edges run between them, and the files that come of it.
+
+Knows automata, not expressions.
+"""

@@ -1,0 +1,1 @@
+"""From shapes to expressions: objects, arrays, and how they contain each other."""

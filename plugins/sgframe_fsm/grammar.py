@@ -1,0 +1,49 @@
+"""The grammar ``compressed-fsm``: constraints become expressions over bytes, expressions become masks and forced tokens.
+
+The process that compiles needs no vocabulary and no kernels, the one that matches no regexes and no schemas: each
+imports its half when it is first asked.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from sgframe.constraints import Constraint
+from sgframe.interfaces.grammar import CompiledGrammar, Grammar, Program, Vocabulary
+from sgframe_fsm import CompressedFsmSettings
+
+if TYPE_CHECKING:
+    from sgframe_fsm.tokens.loading import Loader
+
+
+class CompressedFsm(Grammar):
+    """See Grammar, and the settings."""
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"regex", "json_schema", "json_object", "choice", "tools"})
+
+    def __init__(self, settings: CompressedFsmSettings, *, vocabulary: Vocabulary) -> None:
+        self._settings = settings
+        self._vocabulary = vocabulary
+
+    def compile(self, constraint: Constraint) -> Program:
+        """See Grammar."""
+        from sgframe_fsm.compiling import compile_constraint  # noqa: PLC0415
+        from sgframe_fsm.expressions.programs import dump  # noqa: PLC0415
+
+        store, root, approximations = compile_constraint(constraint)
+        return Program(dump(store, root), approximations)
+
+    def prepare(self) -> None:
+        """Builds the vocabulary's trie, loads the kernels and works out the mask that most JSON needs."""
+        self._loader.warm_up()
+
+    def load(self, data: bytes) -> CompiledGrammar:
+        """See Grammar."""
+        return self._loader.load(data)
+
+    @cached_property
+    def _loader(self) -> Loader:
+        from sgframe_fsm.tokens.loading import Loader  # noqa: PLC0415
+
+        return Loader(self._settings, self._vocabulary)

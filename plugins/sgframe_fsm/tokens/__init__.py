@@ -1,0 +1,1 @@
+"""From bytes to tokens: masks, matchers, and the tokens that are forced."""

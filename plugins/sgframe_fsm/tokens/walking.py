@@ -1,0 +1,86 @@
+"""What walks the vocabulary trie and the automaton side by side: the contract of the two walkers, and which one to take.
+
+A walk knows codes (see rows.py) and trie nodes only. It comes back with the states whose rows it lacks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgframe.errors import ConfigError
+from sgframe_fsm.tokens.rows import RowTable
+from sgframe_fsm.tokens.trie import Int32s, Trie
+
+SPARSE = 64
+"""A result of at most so many tokens is kept as their ids; one of more as a mask."""
+
+
+class Reached(NamedTuple):
+    """What a walk found.
+
+    ``ids`` or ``mask``, the other being None: the tokens along whose bytes the automaton goes on. ``ends``: the nodes
+    at which what was walked may be all, but for those it started from; int32 bytes, so that they can be a key, in no
+    order.
+    """
+
+    ids: Int32s | None
+    mask: NDArray[np.uint32] | None
+    ends: bytes
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is any token."""
+        return self.ids is None or len(self.ids) > 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, roughly."""
+        arrays = (array for array in (self.ids, self.mask) if array is not None)
+        return 200 + len(self.ends) + sum(array.nbytes for array in arrays)
+
+
+class Walker(ABC):
+    """Walks in three steps: ``begin``, ``walk`` until no rows are missing, ``finish``. One walk at a time."""
+
+    def __init__(self, trie: Trie, table: RowTable) -> None:
+        self.trie = trie
+        self.table = table
+
+    @abstractmethod
+    def begin(self, base: Reached | None) -> None:
+        """Begin with nothing, or with what ``base`` found, to be corrected where the walk differs from it."""
+
+    @abstractmethod
+    def walk(self, starts: Int32s, horizon: int) -> Int32s:
+        """Walk on from ``starts``, ``[n, 3]``: a node, the code there, and the code there of the walk that ``base`` came
+        from (STUCK without one).
+
+        Where both codes are equal, and in subtrees no deeper than ``horizon`` bytes, ``base`` is right and stays.
+        Returns the starts that are left to do once the states in their codes are expanded.
+        """
+
+    @abstractmethod
+    def finish(self) -> Reached:
+        """What was found since ``begin``."""
+
+
+def make_walker(kernels: str, trie: Trie, table: RowTable) -> Walker:
+    """``kernels``: ``numba``, ``numpy``, or ``auto`` for the first that can be had."""
+    if kernels != "numpy":
+        try:
+            from sgframe_fsm.tokens.walking_numba import NumbaWalker  # noqa: PLC0415  # a second to import, and optional
+
+            return NumbaWalker(trie, table)
+        except ImportError as error:
+            if kernels == "numba":
+                raise ConfigError(
+                    f"compressed-fsm is to walk with numba, which cannot be imported: {error}; install it, or set "
+                    "compressed-fsm.kernels to auto or numpy"
+                ) from error
+    from sgframe_fsm.tokens.walking_numpy import NumpyWalker  # noqa: PLC0415
+
+    return NumpyWalker(trie, table)
