@@ -81,7 +81,7 @@ def test_plugins_tells_where_each_part_comes_from_and_what_is_chosen() -> None:
         "state": "ok",
         "reason": "",
     }
-    assert [row["name"] for row in rows if row["chosen"]] == ["radix", "fcfs", "none", "zmq", "hf", "cpu"]
+    assert [row["name"] for row in rows if row["chosen"]] == ["radix", "fcfs", "compressed-fsm", "zmq", "hf", "cpu"]
 
 
 def test_plugins_lists_the_broken_and_the_blocked() -> None:

@@ -60,6 +60,8 @@ class SchedulerLoop:
         self._reported = 0.0
         self._changed = True
         self._step_seconds = 0.0
+        self._untidy = True
+        """Something was made since the garbage was last collected."""
 
     def wait_until_loaded(self) -> Loaded:
         """Wait for the worker's model. What it announces is cut to whole pages, and to a context that they can hold."""
@@ -84,8 +86,7 @@ class SchedulerLoop:
         """Announce to the front that all is ready, and serve until it closes its channel."""
         self._scheduler, self._report = scheduler, report
         self._front.send(encode(loaded))
-        gc.collect()
-        gc.freeze()  # what lives now lives on: keep the collector from walking it in every pass
+        self._tidy()
         try:
             while True:
                 self._step()
@@ -154,6 +155,14 @@ class SchedulerLoop:
         self._pulse.phase("idle")
         if self._transport.wait((self._front, self._worker), timeout=1.0):
             self._worker.recv(timeout=0)  # raises when the worker is gone; it has nothing to say unasked
+        elif self._untidy:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Collect garbage, and keep the collector from walking what is left ever again: to be done where nobody waits."""
+        self._untidy = False
+        gc.collect()
+        gc.freeze()
 
     def _receive(self) -> None:
         """Take in all that the front has sent."""
@@ -166,7 +175,7 @@ class SchedulerLoop:
             self._handle(message)
 
     def _handle(self, message: FrontMessage) -> None:
-        self._changed = True
+        self._changed = self._untidy = True
         match message:
             case GenerateRequest():
                 self._scheduler.add(message)
