@@ -88,6 +88,7 @@ def _read_frames(pipe: IO[bytes], frames: queue.SimpleQueue[bytes]) -> None:
 def main() -> None:
     """Entry of ``python -m sgframe.compiling``."""
     setproctitle("sgframe::compiling")
+    os.nice(5)  # those who are being served come first
     frames: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_frames, args=(sys.stdin.buffer, frames), daemon=True).start()
     answers = os.fdopen(os.dup(1), "wb")

@@ -13,6 +13,7 @@ from sgframe_openai.body import read_body
 from sgframe_openai.chat_writer import ChatWriter
 from sgframe_openai.conversation import tokenize_chat
 from sgframe_openai.gate import request_id_of
+from sgframe_openai.generation import attended
 from sgframe_openai.openapi import documented
 from sgframe_openai.schema_chat import ChatBody
 from sgframe_openai.service import service_of
@@ -31,7 +32,7 @@ async def chat_completions(request: Request) -> Response:
     tokenizer = service.engine.tokenizer
     tools = use.shown if use else ()
     tokens = await asyncio.to_thread(tokenize_chat, tokenizer, body.messages, body.chat_template_kwargs, tools)
-    batch = await service.submit([tokens], params, body, request_id_of(request))
+    batch = await attended(request.receive, service.submit([tokens], params, body, request_id_of(request)))
     writer = ChatWriter(service.head("chatcmpl"), tokenizer, with_tools=use is not None)
     if body.stream:
         return EventStream(batch, writer, body.options)

@@ -19,7 +19,7 @@ from sgframe.messages import Logprobs
 from sgframe_openai.answer import EventStream, Writer, whole
 from sgframe_openai.body import read_body
 from sgframe_openai.gate import request_id_of
-from sgframe_openai.generation import Batch, Output
+from sgframe_openai.generation import Batch, Output, attended
 from sgframe_openai.logprobs import TextLogprobs, joined
 from sgframe_openai.openapi import documented
 from sgframe_openai.schema_completions import CompletionBody, Prompt
@@ -37,7 +37,8 @@ async def completions(request: Request) -> Response:
     service.check_model(body.model)
     body.check()
     prompts = body.prompts()
-    batch = await service.submit(prompts, body.sampling(), body, request_id_of(request))
+    submitting = service.submit(prompts, body.sampling(), body, request_id_of(request))
+    batch = await attended(request.receive, submitting)
     writer = CompletionWriter(service.head("cmpl"), service.engine.tokenizer, body, prompts)
     if body.stream:
         return EventStream(batch, writer, body.options)

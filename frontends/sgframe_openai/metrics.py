@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sgframe.front.compiler import CompilerStats
 from sgframe.front.outputs import Delta
 from sgframe.messages import SchedulerStats, ShadowStats
 
@@ -36,11 +37,12 @@ _SHADOW_GAUGES = {
 
 
 class Metrics:
-    """``read_stats`` gives the scheduler's figures at the moment of a scrape."""
+    """``read_stats`` and ``read_compiler`` give the scheduler's and the compiler's figures at the moment of a scrape."""
 
-    def __init__(self, read_stats: Callable[[], SchedulerStats]) -> None:
+    def __init__(self, read_stats: Callable[[], SchedulerStats], read_compiler: Callable[[], CompilerStats]) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Scheduler(read_stats))
+        self._registry.register(_Compiler(read_compiler))
         self.finished = Counter(
             "sgframe_outputs",
             "Outputs that ended, by finish reason: stop, length, disconnect, refused, error.",
@@ -118,6 +120,28 @@ class _Scheduler(Collector):
             yield CounterMetricFamily(f"sgframe_{name}", help_text, value=getattr(stats, name))
         if stats.shadow is not None:
             yield from _shadow(stats.shadow)
+
+
+class _Compiler(Collector):
+    def __init__(self, read_stats: Callable[[], CompilerStats]) -> None:
+        self._read_stats = read_stats
+
+    def collect(self) -> Iterable[Metric]:
+        stats = self._read_stats()
+        constraints = CounterMetricFamily(
+            "sgframe_constraints",
+            "Constraints by what became of them: compiled, refused, failed, remembered (compiled for another request).",
+            labels=["outcome"],
+        )
+        for outcome in ("compiled", "refused", "failed", "remembered"):
+            constraints.add_metric([outcome], getattr(stats, outcome))
+        yield constraints
+        yield CounterMetricFamily(
+            "sgframe_compile_seconds", "Time in which constraints were compiled or waited for it.", value=stats.seconds
+        )
+        yield GaugeMetricFamily(
+            "sgframe_constraints_pending", "Constraints being compiled, or waiting for it.", value=stats.pending
+        )
 
 
 def _shadow(stats: ShadowStats) -> Iterable[Metric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from sgframe.assembly.choice import Choice
 from sgframe.assembly.providers import Seam
 from sgframe.compiling import Task
 from sgframe.constraints import Constraint
-from sgframe.errors import RequestError, RequestFailed
+from sgframe.errors import EngineDead, Overloaded, RequestError, RequestFailed
 from sgframe.front.compiler import Compiler
 from sgframe.interfaces.grammar import Vocabulary
 
@@ -116,7 +117,7 @@ async def test_one_that_wants_too_much_memory_is_refused() -> None:
 
 async def test_one_that_kills_its_process_is_refused_and_the_next_gets_another() -> None:
     async with running() as compiler:
-        with pytest.raises(RequestError, match="kills the process"):
+        with pytest.raises(RequestError, match="kills its process"):
             await compiled(compiler, "die")
         assert await compiled(compiler, "fine") == b"fine"
 
@@ -125,6 +126,70 @@ async def test_nesting_without_end_is_refused() -> None:
     async with running() as compiler:
         with pytest.raises(RequestError, match="nested too deeply"):
             await compiled(compiler, "recurse")
+
+
+async def test_one_that_died_while_it_had_nothing_to_do_is_replaced(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with running() as compiler:
+        await compiled(compiler, f"fine@{log}")
+        psutil.Process(int(log.read_text().split()[-1])).kill()
+        assert await compiled(compiler, "quick") == b"quick"
+
+
+async def test_what_nobody_waits_for_any_more_is_given_up(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with running(seconds=60) as compiler:
+        waiter = asyncio.create_task(compiled(compiler, f"spin@{log}"))
+        while not (log.exists() and log.read_text()):
+            await asyncio.sleep(0.01)
+        waiter.cancel()
+        await gone(int(log.read_text().split()[-1]))
+        assert compiler.stats.pending == 0
+
+
+async def test_small_constraints_go_first(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with running() as compiler:
+        long = " " * 1000
+        deeds = ["sleep 0.4", "sleep  0.4", f"sleep 0.1{long}", f"sleep 0.2{long}{long}", "fine"]
+        await asyncio.gather(*(compiled(compiler, f"{deed}@{log}") for deed in deeds))
+    assert [line.split()[:-1] for line in log.read_text().splitlines()][2:] == [
+        ["fine"],
+        ["sleep", "0.1"],
+        ["sleep", "0.2"],
+    ]
+
+
+async def test_more_than_can_wait_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sgframe.front.compiler.MOST_PENDING", 2)
+    async with running() as compiler:
+        waiting = [asyncio.create_task(compiled(compiler, f"sleep 0.1 {n}")) for n in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="2 constraints are being compiled"):
+            await compiled(compiler, "fine")
+        for each in waiting:
+            each.cancel()
+
+
+async def test_whoever_waits_when_the_engine_dies_hears_of_it() -> None:
+    async with running(seconds=60) as compiler:
+        waiting = asyncio.create_task(compiled(compiler, "spin"))
+        await asyncio.sleep(0.01)
+        compiler.shut(EngineDead("the worker was killed"))
+        with pytest.raises(EngineDead, match="the worker was killed"):
+            await waiting
+        with pytest.raises(EngineDead):
+            await compiled(compiler, "fine")
+
+
+async def test_what_became_of_constraints_is_counted() -> None:
+    async with running() as compiler:
+        for text in ("fine", "refuse", "fail", "fine"):
+            with contextlib.suppress(RequestError, RequestFailed):
+                await compiled(compiler, text)
+        stats = compiler.stats
+        assert (stats.compiled, stats.refused, stats.failed, stats.remembered, stats.pending) == (1, 1, 1, 1, 0)
+        assert stats.seconds > 0
 
 
 async def test_a_fault_of_the_grammar_is_the_server_s() -> None:

@@ -11,72 +11,31 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from pages import FIRST_USE, HOUSE, blocks, commands, distribution, environment, run, write_files
 from servers import SIMULATED, Server, served
 
-HOUSE = Path(__file__).parents[2]
 EXAMPLE = HOUSE / "examples" / "plugins" / "sgframe-shortest-first" / "sgframe_shortest_first"
 SGFRAME = (sys.executable, "-m", "sgframe")
 THREADS = ("--set", "cpu.threads=1")
-FIRST_USE = 800.0
-"""Seconds that a start may take when the demo model has to be fetched and converted."""
 
 pytestmark = pytest.mark.timeout(900)
 
 
-class Block(NamedTuple):
-    """A fenced block of a page: the word after the fence, and what stands in it."""
-
-    language: str
-    text: str
-
-    @property
-    def first_line(self) -> str:
-        return self.text.partition("\n")[0]
-
-
-def blocks(page: str, language: str | None = None) -> list[Block]:
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", (HOUSE / page).read_text(), re.MULTILINE | re.DOTALL)
-    return [Block(*found) for found in fenced if language in (None, found[0])]
-
-
-def commands(page: str) -> list[str]:
-    return [line for block in blocks(page, "sh") for line in block.text.splitlines()]
-
-
-def distribution(folder: Path, entry_point: str) -> None:
-    """Make what ``folder`` holds an installed package with ``entry_point``, in TOML, of the group sgframe."""
-    info = folder / "from_the_page-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: from-the-page\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[sgframe]\n" + entry_point.replace('"', "") + "\n")
-
-
-def environment(*folders: Path) -> dict[str, str]:
-    """A shell's, of somebody who has sgframe and ``folders``; a ``make`` that runs these tests does not show."""
-    path = os.pathsep.join([*map(str, folders), *filter(None, sys.path)])
-    return {"PYTHONPATH": path, "MAKEFLAGS": "", "MAKELEVEL": "0"}
-
-
-def run(*command: str | Path, folder: Path, environ: Mapping[str, str]) -> str:
-    """What ``command`` prints; it must succeed."""
-    options = {"cwd": folder, "env": {**os.environ, **environ}, "timeout": FIRST_USE}
-    done = subprocess.run(command, **options, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture
 def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A folder with the config file that the page shows."""
+    """A folder with the config file and the schema that the page shows."""
     page = request.node.callspec.params["page"]
     for block in blocks(page, "toml")[:1]:
         (tmp_path / "deploy.toml").write_text(block.text)
+    for block in blocks(page, "json")[:1]:
+        (tmp_path / "person.json").write_text(block.text)
+    (tmp_path / "docs").mkdir()
     return tmp_path
 
 
+DRAWING = next(command for command in commands("docs/grammars.md") if command.startswith("sgframe grammar draw "))
 EXPECTED = {
     '.venv/bin/sgframe generate "The capital of France is" --max-tokens 8': "Paris",
     ".venv/bin/sgframe models": "smollm2-135m",
@@ -87,6 +46,10 @@ EXPECTED = {
     "sgframe config show": "max_running",
     "sgframe config check --config deploy.toml": "The settings are right: cache radix, policy lpm",
     "sgframe config schema": "max_running",
+    'sgframe generate "Ada is 36. As JSON: " --json-schema person.json': '{"name": "',
+    "sgframe generate \"Ada is 36. Her age: \" --regex '[0-9]{1,3} years'": " years",
+    'sgframe generate "Ada is 36. She is " --choice young --choice old': "o",
+    DRAWING: "minimised, 18 states; compressed, 3 states",
 }
 """What must stand in the output of each command that ends by itself."""
 SERVING = {
@@ -103,6 +66,8 @@ SERVING = {
     "sgframe serve --cache none": "cache none",
     "sgframe serve --shadow radix.eviction=slru": "cache radix",
     "sgframe serve --shadow policy=fcfs": "policy lpm",
+    "sgframe serve --more-grammars llguidance,xgrammar": "grammar compressed-fsm",
+    "sgframe serve --grammar llguidance": "grammar llguidance",
 }
 """What must stand in the log of each command that starts a server."""
 
@@ -112,6 +77,7 @@ PAGES: Mapping[str, tuple[pytest.MarkDecorator, ...]] = {
     "docs/plugins.md": (),
     "docs/caches.md": (pytest.mark.slow,),
     "docs/policies.md": (pytest.mark.slow,),
+    "docs/grammars.md": (pytest.mark.slow,),
 }
 
 
@@ -200,11 +166,8 @@ def test_the_engine_script_says_paris(tmp_path: Path) -> None:
 
 
 def test_the_plugin_of_the_readme_is_chosen_by_its_name(tmp_path: Path) -> None:
-    hooks, part = blocks("README.md", "python")[1:]
-    for block in (hooks, part):
-        file = tmp_path / re.findall(r"^# (\S+\.py)", block.text)[0]
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(block.text)
+    _, _, hooks, part = blocks("README.md", "python")
+    write_files(tmp_path, hooks, part)
     distribution(tmp_path, re.findall(r"\[project\.entry-points\.sgframe\] (.+)$", hooks.first_line)[0])
     assert "`sgframe serve --plugin shortest`" in (HOUSE / "README.md").read_text()
     with served(*SIMULATED, "--plugin", "shortest", environ=environment(tmp_path)) as server, server.client() as client:
@@ -215,7 +178,7 @@ def test_the_plugin_of_the_readme_is_chosen_by_its_name(tmp_path: Path) -> None:
 
 
 def test_the_plugin_of_the_plugins_page_is_sound_by_its_own_tests(tmp_path: Path) -> None:
-    hooks, tests = blocks("docs/plugins.md", "python")
+    hooks, tests, *_ = blocks("docs/plugins.md", "python")
     package = tmp_path / "sgframe_shortest_first"
     package.mkdir()
     (package / "__init__.py").write_text(hooks.text)

@@ -14,7 +14,8 @@ from sgframe.assembly.choice import Choice
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
 from sgframe.constraints import Constraint
-from sgframe.errors import RequestError
+from sgframe.errors import RequestError, SgframeError
+from sgframe.front.compiler import CompilerStats
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.interfaces.cache import Node, Snapshot
 from sgframe.interfaces.source import Checkpoint
@@ -87,6 +88,9 @@ class FakeCompiler:
             raise RequestError(f"the output cannot be constrained by {constraint.kind}")
         self.asked.append(constraint)
         return GrammarUse("fake", b"key", constraint.kind.encode()), self.approximations
+
+    def shut(self, reason: SgframeError) -> None:
+        """Has nothing under way."""
 
 
 class Script(AsyncChannel):
@@ -200,6 +204,9 @@ class FakeEngine:
         self._traffic = [
             asyncio.create_task(work) for work in (self.manager.send_forever(), self.manager.receive_forever())
         ]
+
+    def compiler_stats(self) -> CompilerStats:
+        return CompilerStats(compiled=3, remembered=2, seconds=0.5)
 
     def stats(self) -> Any:
         return self.manager.stats

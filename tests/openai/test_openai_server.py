@@ -57,6 +57,27 @@ async def test_a_client_that_leaves_before_its_answer_is_aborted(url: str, scrip
     assert script.aborts == ["disconnect"] * len(script.requests)
 
 
+@BOTH
+async def test_a_client_that_leaves_while_its_constraint_compiles_is_not_waited_for(
+    url: str, engine: Any, script: Any, path: str, body: Any
+) -> None:
+    waiting: list[asyncio.Future[None]] = []
+
+    def compile_for_ever(constraint: Any) -> asyncio.Future[None]:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return waiting[-1]
+
+    engine.compiler.compile = compile_for_ever
+    async with httpx.AsyncClient() as http:
+        asking = asyncio.create_task(http.post(url + path, json={**body, "regex": "a+"}))
+        await until(lambda: waiting)
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+    await until(waiting[0].cancelled)
+    assert script.requests == []
+
+
 async def test_an_answer_that_was_read_to_its_end_aborts_nothing(client: Any, script: Any) -> None:
     await client.post(CHAT[0], json={**CHAT[1], "stream": True})
     await client.post(CHAT[0], json=CHAT[1])
@@ -248,6 +269,10 @@ async def test_metrics_show_the_scheduler_and_what_clients_saw(client: Any, engi
         "sgframe_cached_tokens_total 11.0",
         "sgframe_generated_tokens_total 13.0",
         "sgframe_forced_tokens_total 7.0",
+        'sgframe_constraints_total{outcome="compiled"} 3.0',
+        'sgframe_constraints_total{outcome="remembered"} 2.0',
+        "sgframe_compile_seconds_total 0.5",
+        "sgframe_constraints_pending 0.0",
         'sgframe_outputs_total{finish_reason="length"} 5.0',
         "sgframe_time_to_first_token_seconds_count 5.0",
         "sgframe_inter_token_latency_seconds_count 15.0",

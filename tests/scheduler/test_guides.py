@@ -53,6 +53,13 @@ def test_what_is_forced_takes_no_step(jumps: bool, steps: int) -> None:
     assert run(MIXED, jumps=jumps).scheduler.counters.steps == steps
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_without_jumps_the_model_writes_the_very_tokens_that_would_have_been_written_for_it(overlap: bool) -> None:
+    script: Script = [ANY, [-1, 7, *range(8, 40)], [-1, 9, *range(8, 40)], ANY]
+    assert run(script, overlap=overlap, jumps=False).outputs == run(script, overlap=overlap).outputs
+    assert run(script, jumps=False).outputs[1][1:3] == [7, 9]
+
+
 def test_forced_tokens_are_computed_with_the_step_that_follows() -> None:
     bench = Bench(guides=guides(VOCAB))
     bench.add(1, PROMPT, 20, grammar=use(MIXED))
@@ -114,8 +121,9 @@ def test_a_stop_id_is_never_forced() -> None:
     bench = Bench(guides=guides(VOCAB))
     bench.add(1, PROMPT, 20, grammar=use(script), stop_ids=[7])
     bench.run()
-    assert bench.finished[1].reason == "error"
-    assert "leave nothing to choose" in bench.finished[1].detail
+    assert bench.finished[1] == Finish(
+        "error", detail="the grammar allows nothing here but stop tokens, [7], before the output is whole"
+    )
 
 
 def test_log_probabilities_of_forced_tokens_are_marked() -> None:
@@ -203,7 +211,13 @@ def test_a_program_is_loaded_once() -> None:
     assert made._load(GrammarUse("scripted", b"another", use(MIXED).data)) is not made._load(use(MIXED))
 
 
-SETS = st.just([*ANY]) | st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=1) | st.just([4, 5, 6])
+SINGLE = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=1)
+SETS = st.just([-1, 7, 8]) | st.just([*ANY]) | SINGLE | st.just([4, 5, 6])
+    st.just([-1, 7, 8])
+    | st.just([*ANY])
+    | st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=1)
+    | st.just([4, 5, 6])
+)
 SCRIPTS = st.lists(SETS, min_size=1, max_size=14)
 REQUESTS = st.lists(
     st.tuples(st.integers(0, 3), st.none() | SCRIPTS, st.integers(0, 14), st.booleans(), st.integers(1, 9)),

@@ -14,7 +14,10 @@ Script = Sequence[Sequence[int]]
 
 
 def use(script: Script, ends: Sequence[int] = ()) -> GrammarUse:
-    """The output has a token of each of ``script``'s sets in turn; beside its end, it may stop after ``ends`` tokens."""
+    """The output has a token of each of ``script``'s sets in turn; beside its end, it may stop after ``ends`` tokens.
+
+    A set that begins with -1 allows what follows, but the first of it is forced: a canonical token among others.
+    """
     data = json.dumps([[list(step) for step in script], list(ends)]).encode()
     return GrammarUse("scripted", data, data)
 
@@ -26,7 +29,9 @@ def guides(vocab: int, *, jumps: bool = True) -> Guides:
 def allowed(script: Script, ends: Sequence[int], position: int, stop_ids: Sequence[int]) -> set[int]:
     """The tokens that may stand at ``position`` of an output, a stop included."""
     may_stop = position in ends or position == len(script)
-    tokens = set(script[position]) if position < len(script) else set()
+    step = script[position] if position < len(script) else []
+    forced = step[1:2] if step[:1] == [-1] and step[1] not in stop_ids and not may_stop else []
+    tokens = set(forced or step) - {-1}
     return tokens - set(stop_ids) | (set(stop_ids) if may_stop else set())
 
 
@@ -61,7 +66,7 @@ class ScriptedMatcher(Matcher):
         self.script, self.ends, self.position = script, ends, position
 
     def fill_mask(self, words: memoryview) -> None:
-        for token in self._next():
+        for token in set(self._next()) - {-1}:
             words[token >> 5] |= 1 << (token & 31)
 
     def _next(self) -> Sequence[int]:
@@ -71,17 +76,18 @@ class ScriptedMatcher(Matcher):
         return step
 
     def accept(self, token: int) -> bool:
-        if token not in self._next():
+        if token not in self._next() or token < 0:
             return False
         self.position += 1
         return True
 
     def forced_tokens(self) -> Ints:
         tokens, position = ints(), self.position
-        while position < len(self.script) and position not in self.ends and len(self.script[position]) == 1:
-            if self.script[position] == ["raise"]:
+        while position < len(self.script) and position not in self.ends:
+            step = self.script[position]
+            if step == ["raise"] or (len(step) > 1 and step[0] != -1):
                 break
-            tokens.append(self.script[position][0])
+            tokens.append(step[-1] if len(step) == 1 else step[1])
             position += 1
         return tokens
 

@@ -31,6 +31,7 @@ from sgframe.errors import ConfigError
 
 CONFIG_VARIABLE = "SGFRAME_CONFIG"
 _BYTES = TypeAdapter(ByteSize)
+LEAST_COMPILE_BYTES = 256 * 2**20
 
 
 class ShadowSettings(BaseModel):
@@ -110,6 +111,15 @@ class Settings(BaseModel):
     @classmethod
     def _check_size(cls, value: Any) -> Any:
         return _size(value)
+
+    @model_validator(mode="after")
+    def _check_compile_memory(self) -> Self:
+        if self.compile_bytes < LEAST_COMPILE_BYTES:
+            raise ValueError(
+                f"compile_memory is {self.compile_memory}: a process that compiles takes {LEAST_COMPILE_BYTES // 2**20} MiB "
+                "before it has begun; raise it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_step(self) -> Self:

@@ -24,7 +24,7 @@ from sgframe.assembly.settings import Settings
 from sgframe.child import FRONT_CHANNEL, Letter, SchedulingSpec
 from sgframe.compiling import Task
 from sgframe.errors import ConfigError, EngineDead, PeerLost, RequestError, SgframeError
-from sgframe.front.compiler import Compiler
+from sgframe.front.compiler import Compiler, CompilerStats
 from sgframe.front.generation import Generation
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.front.vocabulary import vocabulary_of
@@ -120,9 +120,12 @@ class AsyncEngine:
             told = UseVocabulary(vocabulary.tokens, vocabulary.stop_ids, vocabulary.tokenizer_json)
             await self._channel.send(encode(told))
         self.loaded = await self._await_loaded()
+        vocabulary = vocabulary.resized(self.loaded.vocab_size)
+        idle = {name: choice for name, choice in self.choices.grammars.items() if name not in self._grammars}
         self._compiler = Compiler(
-            Task(self.choices.grammars, vocabulary.resized(self.loaded.vocab_size), settings.compile_bytes),
+            Task(self._grammars, vocabulary, settings.compile_bytes),
             settings.grammar,
+            {name: choice.build(vocabulary=vocabulary) for name, choice in idle.items()},
             processes=settings.compile_processes,
             seconds=settings.compile_seconds,
         )
@@ -284,6 +287,11 @@ class AsyncEngine:
     def stats(self) -> SchedulerStats:
         """The scheduler's last report."""
         return self.manager.stats
+
+    def compiler_stats(self) -> CompilerStats:
+        """What became of the constraints of all requests so far."""
+        assert self._compiler is not None, "the engine has not started"
+        return self._compiler.stats
 
     def health(self) -> dict[str, ProcessHealth]:
         """Each process's last sign of life, by name; the front answers for itself by answering."""

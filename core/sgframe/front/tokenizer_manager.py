@@ -49,6 +49,7 @@ from sgframe.sampling import SamplingParams, TokenSampling
 
 log = logging.getLogger(__name__)
 
+SHUTTING_DOWN = "the server is shutting down and takes no new requests"
 LONG_TEXT = 20_000
 """Characters from which a prompt is encoded in a thread, so that other requests' streams go on meanwhile."""
 
@@ -104,13 +105,9 @@ class TokenizerManager:
             output_limit(len(prompt), params.max_tokens, self.loaded.context_length)
         tokens = await self._tokens(prompt)
         max_tokens = output_limit(len(tokens), params.max_tokens, self.loaded.context_length)
+        self._check_room(params.n)
         grammar, approximations = await self._compile(params.constraint)
-        if self._dead is not None:
-            raise self._dead
-        if self._draining:
-            raise Overloaded("the server is shutting down and takes no new requests")
-        if len(self._open) + params.n > self._max_open:
-            raise Overloaded(f"{len(self._open)} requests are open, the limit is {self._max_open}; try again later")
+        self._check_room(params.n)
         ids = [next(self._ids) for _ in range(params.n)]
         streams = [OutputStream(index, len(tokens), params, self.tokenizer) for index in range(params.n)]
         generation = Generation(
@@ -134,8 +131,23 @@ class TokenizerManager:
             )
         return generation
 
+    def _check_room(self, outputs: int) -> None:
+        """Raises EngineDead or Overloaded when no more requests are taken."""
+        if self._dead is not None:
+            raise self._dead
+        if self._draining:
+            raise Overloaded(SHUTTING_DOWN)
+        if len(self._open) + outputs > self._max_open:
+            raise Overloaded(f"{len(self._open)} requests are open, the limit is {self._max_open}; try again later")
+
     async def _compile(self, constraint: Constraint | None) -> tuple[GrammarUse | None, tuple[str, ...]]:
-        return (None, ()) if constraint is None else await self._compiler.compile(constraint)
+        if constraint is None:
+            return None, ()
+        try:
+            async with asyncio.timeout(self._timeout or None):
+                return await self._compiler.compile(constraint)
+        except TimeoutError:
+            raise RequestFailed(f"timeout after {self._timeout:g} s, while the constraint was compiled") from None
 
     async def _tokens(self, prompt: str | Sequence[int]) -> array[int]:
         if isinstance(prompt, str):
@@ -180,6 +192,7 @@ class TokenizerManager:
         """Refuse new requests and let the open ones finish; then ``drained`` is set."""
         if not self._draining:
             self._draining = True
+            self._compiler.shut(Overloaded(SHUTTING_DOWN))
             self._outgoing.put_nowait(Drain())
 
     def abort_all(self, cause: str) -> None:
@@ -191,6 +204,7 @@ class TokenizerManager:
         if self._dead is not None:
             return
         self._dead = EngineDead(reason)
+        self._compiler.shut(self._dead)
         for generation in {id(generation): generation for generation, _ in self._open.values()}.values():
             generation.fail(self._dead)
         self._open.clear()

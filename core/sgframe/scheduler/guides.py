@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from sgframe.errors import SgframeError
+from sgframe.errors import RequestError, SgframeError
 from sgframe.interfaces.grammar import CompiledGrammar, Grammar, Matcher
 from sgframe.messages import GrammarUse, Ints, ints
 
@@ -38,6 +38,8 @@ class Guide:
         self._matcher = matcher
         self._stop_ids = stop_ids
         self._jumps = jumps
+        self._known = ints()
+        """Tokens that must come next, as far as they were asked for; only without jumps."""
         self.finished = _guarded(self._matcher.is_terminated)
 
     def may_stop(self) -> bool:
@@ -48,31 +50,50 @@ class Guide:
         """The output goes on with ``token``."""
         if not _guarded(self._matcher.accept, token):
             raise GuideFault(f"the grammar refused token {token}, which its mask did not allow")
+        self._known = self._known[1:]
         self.finished = _guarded(self._matcher.is_terminated)
 
     def forced(self, limit: int) -> Ints:
         """Advance by the tokens that must come now, at most ``limit``; none of them ends an output."""
-        if not self._jumps:
-            return ints()
-        tokens = _guarded(self._matcher.forced_tokens)[:limit]
-        for count, token in enumerate(tokens):
-            if token in self._stop_ids:
-                return tokens[:count]
+        tokens = self._forced()[:limit] if self._jumps else ints()
+        for token in tokens:
             self.advance(token)
         return tokens
 
     def fill(self, words: memoryview) -> None:
-        """Write the mask of the next token: what the grammar allows, and the stop ids exactly when the output is whole."""
+        """Write the mask of the next token: what the grammar allows, and the stop ids exactly when the output is whole.
+
+        Without jumps a forced token is the only one, so that the model writes what would have been written for it.
+        """
+        if not self._jumps and (known := self._known or self._forced()):
+            self._known = known
+            words[known[0] >> 5] = 1 << (known[0] & 31)
+            return
         _guarded(self._matcher.fill_mask, words)
-        whole = self.may_stop()
+        whole, taken = self.may_stop(), []
         for token in self._stop_ids:
             word, bit = token >> 5, 1 << (token & 31)
-            words[word] = words[word] | bit if whole else words[word] & ~bit
+            if whole:
+                words[word] |= bit
+            elif words[word] & bit:
+                words[word] &= ~bit
+                taken.append(token)
+        if taken and not any(words):
+            raise GuideFault(
+                f"the grammar allows nothing here but stop tokens, {sorted(taken)}, before the output is whole"
+            )
+
+    def _forced(self) -> Ints:
+        tokens = _guarded(self._matcher.forced_tokens)
+        stop = next((place for place, token in enumerate(tokens) if token in self._stop_ids), len(tokens))
+        return tokens[:stop]
 
 
 def _guarded(method: Callable[..., T], *arguments: object) -> T:
     try:
         return method(*arguments)
+    except RequestError as error:
+        raise GuideFault(str(error)) from error
     except Exception as error:  # a plugin's code: its fault ends this request alone
         log.exception("a grammar failed in %s", method.__name__)
         raise GuideFault(f"the grammar failed: {error!r}") from error

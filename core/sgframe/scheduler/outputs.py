@@ -10,6 +10,8 @@ from sgframe.messages import Finish, Logprobs, TokenOutput, ints
 from sgframe.scheduler.guides import GuideFault
 from sgframe.scheduler.request import Request
 
+NOT_FINITE = "the model's output was not finite (NaN or infinity)"
+
 
 def begin(request: Request) -> TokenOutput | None:
     """Append what the grammar forces an output to begin with; None if more is to come, which is then published with it."""
@@ -25,7 +27,7 @@ def begin(request: Request) -> TokenOutput | None:
 def append(request: Request, token: int, logprobs: Logprobs | None) -> TokenOutput:
     """Append a sampled token and what it forces; ``finish`` tells whether that is the end."""
     if token < 0:
-        return ending(request, Finish("error", detail=_no_token(request)))
+        return ending(request, Finish("error", detail=NOT_FINITE))
     request.tokens.append(token)
     sampled = len(request.tokens) - 1
     try:
@@ -44,7 +46,7 @@ def confirm(request: Request, token: int) -> TokenOutput | None:
     known = request.tokens[request.computed]
     if token == known:
         return None
-    detail = _no_token(request) if token < 0 else f"token {token} was sampled where the mask allowed {known} only"
+    detail = NOT_FINITE if token < 0 else f"token {token} was sampled where the mask allowed {known} only"
     return ending(request, Finish("error", detail=detail))
 
 
@@ -108,9 +110,3 @@ def _publish(request: Request, sampled: int, logprobs: Logprobs | None, finish: 
         cache=request.cache_report if first else None,
         forced=len(tokens) - (start <= sampled < request.published),
     )
-
-
-def _no_token(request: Request) -> str:
-    """Why no token could be sampled, as far as it can be told here."""
-    masked = ", or its grammar and its stop tokens leave nothing to choose from" if request.guide is not None else ""
-    return f"the model's output was not finite (NaN or infinity){masked}"

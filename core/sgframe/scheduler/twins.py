@@ -68,7 +68,8 @@ class Twins:
             reason = "twin_in_flight"
         self.forget(request)
         if request.cached_tokens < 0:
-            request.cache_report = CacheReport(peek.matched, reason, peek.evicted_by, peek.evicted_ago)
+            matched = min(peek.matched, request.prompt_len)  # what its grammar wrote before is not counted
+            request.cache_report = CacheReport(matched, reason, peek.evicted_by, peek.evicted_ago)
         return False
 
     def forget(self, request: Request) -> None:
