@@ -9,12 +9,12 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import httpx
 import msgspec
-from drive.client import RequestFailed, Timing
+from drive.client import Answer, RequestFailed
 from drive.machine import this_machine
 from drive.meeting import measure_texts, meet
 from drive.prompts import PromptMaker, Texts, TokenIds
@@ -27,18 +27,18 @@ PEER_URL = "http://127.0.0.1:8000"
 
 @dataclass(slots=True)
 class Side:
-    """One of the two servers; without a ``command`` it runs already. ``timings`` by row, a list for each run."""
+    """One of the two servers; without a ``command`` it runs already. ``answers`` by row, a list for each run."""
 
     name: str
     url: str
     model: str | None
     command: str | None
-    timings: dict[str, list[list[Timing]]] = field(default_factory=dict)
+    answers: dict[str, list[list[Answer]]] = field(default_factory=dict)
 
 
 class Benchmark:
     """Runs ``rows`` against each side in turn. Without a ``maker``, texts are fitted to the first server's tokenizer, and
-    both sides get the same."""
+    both sides get the same. ``chat``: servers are met by a chat, too, not only asked in the rows that are chats."""
 
     def __init__(self, rows: Sequence[Row], seed: int, maker: PromptMaker | None, *, chat: bool) -> None:
         self._rows = rows
@@ -60,30 +60,33 @@ class Benchmark:
         maker = self._maker or Texts(1.0)
         greeting = maker.join(maker.draw(Random(0), 8))
         endpoint = await meet(side.url, side.model, greeting, chat=self._chat)
-        self._maker = maker = self._maker or await measure_texts(endpoint)
+        self._maker = maker = self._maker or await measure_texts(endpoint, chat=self._chat)
         seed = f"{self._seed}/{run}"
         await warm_up(endpoint, self._rows, maker, seed)
         for row in self._rows:
-            timings = await measure(endpoint, row, maker, seed)
-            side.timings.setdefault(row.name, []).append(timings)
-            print(f"run {run + 1}, {side.name}, row {row.name}: {row.figure(timings):.4g} {row.unit}", file=sys.stderr)
+            answers = await measure(endpoint, row, maker, seed)
+            side.answers.setdefault(row.name, []).append(answers)
+            print(f"run {run + 1}, {side.name}, row {row.name}: {row.figure(answers):.4g} {row.unit}", file=sys.stderr)
 
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))  # so that servers are ended
     parser = _parser()
     options = parser.parse_args()
-    if options.token_ids and options.endpoint == "chat":
-        parser.error("--token-ids goes with --endpoint completions only: a chat's messages are texts")
-    rows = [row.scaled(options.scale) for row in options.rows]
+    chat = options.endpoint == "chat"
+    rows = [replace(row, chat=row.chat or chat).scaled(options.scale) for row in options.rows]
+    if options.token_ids and (chats := [row.name for row in rows if row.chat]):
+        parser.error(
+            f"--token-ids does not go with chats (rows {','.join(chats)}), whose messages are texts: name other --rows"
+        )
     sides = [Side("ours", options.url, options.model, options.serve)]
     if options.peer_url or options.peer_serve:
         sides.append(Side("peer", options.peer_url or PEER_URL, options.peer_model, options.peer_serve))
     machine = this_machine()
     scale = "" if options.scale == 1 else f", sizes times {options.scale:g}"
     print(f"{machine}; seed {options.seed}{scale}", file=sys.stderr if options.json else sys.stdout, flush=True)
-    Benchmark(rows, options.seed, options.token_ids, chat=options.endpoint == "chat").run(sides, options.runs)
-    ours, *peers = ({row.name: Figures.of(row, side.timings[row.name]) for row in rows} for side in sides)
+    Benchmark(rows, options.seed, options.token_ids, chat=chat).run(sides, options.runs)
+    ours, *peers = ({row.name: Figures.of(row, side.answers[row.name]) for row in rows} for side in sides)
     reports = [RowReport.of(row, ours[row.name], peers[0][row.name] if peers else None) for row in rows]
     report = Report(machine=machine, seed=options.seed, runs=options.runs, scale=options.scale, rows=reports)
     print(msgspec.json.encode(report).decode() if options.json else report.table())

@@ -177,7 +177,7 @@ async def _events(reader: asyncio.StreamReader, headers: dict[bytes, bytes]) -> 
 # ------------------------------------------------------------------------------------------ chunks
 
 
-class _Details(msgspec.Struct):
+class _Details(msgspec.Struct, frozen=True):
     forced_tokens: int = 0
 
 

@@ -7,14 +7,16 @@ from statistics import median
 
 import msgspec
 
-from drive.client import Timing
+from drive.client import Answer
 from drive.machine import Machine
 from drive.rows import Row
+from drive.schemas import is_valid
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """One server in one row. ``values`` has the row's figure for each run; ``spread`` is their range by their median.
-    ``requests`` and ``output_tokens_asked`` are those of a run; ``output_tokens`` came in each of the runs."""
+    ``requests`` and ``output_tokens_asked`` are those of a run; ``output_tokens`` came in each of the runs, and so many
+    ``valid`` answers where the row has a schema."""
 
     median: float
     spread: float | None
@@ -24,20 +26,22 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     output_tokens: list[int]
     output_tokens_asked: int
+    valid: list[int] | None
 
     @classmethod
-    def of(cls, row: Row, runs: Sequence[Sequence[Timing]]) -> Figures:
-        values = [row.figure(timings) for timings in runs]
-        every = [timing for timings in runs for timing in timings]
+    def of(cls, row: Row, runs: Sequence[Sequence[Answer]]) -> Figures:
+        values = [row.figure(answers) for answers in runs]
+        every = [answer for answers in runs for answer in answers]
         return cls(
             median=median(values),
             spread=(max(values) - min(values)) / median(values) if len(values) > 1 else None,
             values=values,
-            ttft_ms=1000 * median(timing.first - timing.sent for timing in every),
+            ttft_ms=1000 * median(answer.first - answer.sent for answer in every),
             requests=row.requests,
-            prompt_tokens=round(median(timing.prompt_tokens for timing in every)),
-            output_tokens=[sum(timing.tokens for timing in timings) for timings in runs],
+            prompt_tokens=round(median(answer.prompt_tokens for answer in every)),
+            output_tokens=[sum(answer.tokens for answer in answers) for answers in runs],
             output_tokens_asked=row.requests * row.output,
+            valid=[sum(is_valid(one.text, row.schema) for one in answers) for answers in runs] if row.schema else None,
         )
 
 
@@ -81,10 +85,17 @@ def _cells(figures: Figures) -> str:
 
 
 def _notes(row: RowReport) -> list[str]:
-    """Where a server stopped before it was asked to, its figures stand for less work."""
     sides = [("ours", row.ours), *([("peer", row.peer)] if row.peer else [])]
-    return [
-        f"row {row.row}: {name} gave {min(figures.output_tokens)} of {figures.output_tokens_asked} output tokens"
-        for name, figures in sides
-        if min(figures.output_tokens) < figures.output_tokens_asked
-    ]
+    return [f"row {row.row}: {name} gave {note}" for name, figures in sides if (note := _note(figures))]
+
+
+def _note(figures: Figures) -> str:
+    """Where a server stopped before it was asked to, its figures stand for less work; where it had to end by itself, for
+    as many tokens as it took."""
+    if figures.valid is not None:
+        answers = figures.requests * len(figures.values)
+        return (
+            f"{sum(figures.valid)} valid answers of {answers}, {sum(figures.output_tokens) / answers:.1f} tokens each"
+        )
+    least = min(figures.output_tokens)
+    return f"{least} of {figures.output_tokens_asked} output tokens" if least < figures.output_tokens_asked else ""

@@ -4,7 +4,6 @@ file. Judges answers by ``jsonschema``. Knows no server."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,10 +26,10 @@ RECORD = {
     "type": "object",
     "properties": {
         "full_name": {"type": "string", "maxLength": 30},
-        "date_of_birth": {"type": "string", "pattern": "^[12][0-9]{3}-[01][0-9]-[0-3][0-9]$"},
-        "number_of_children": {"type": "integer", "minimum": 0, "maximum": 12},
+        "birth_year": {"type": "integer", "minimum": 1900, "maximum": 2030},
+        "children": {"type": "integer", "minimum": 0, "maximum": 12},
         "marital_status": {"enum": ["single", "married", "divorced", "widowed"]},
-        "is_employed": {"type": "boolean"},
+        "employed": {"type": "boolean"},
         "languages": {
             "type": "array",
             "minItems": 1,
@@ -39,21 +38,14 @@ RECORD = {
                 "type": "object",
                 "properties": {
                     "language": {"type": "string", "maxLength": 15},
-                    "years_of_practice": {"type": "integer", "minimum": 0, "maximum": 99},
+                    "years": {"type": "integer", "minimum": 0, "maximum": 99},
                 },
-                "required": ["language", "years_of_practice"],
+                "required": ["language", "years"],
                 "additionalProperties": False,
             },
         },
     },
-    "required": [
-        "full_name",
-        "date_of_birth",
-        "number_of_children",
-        "marital_status",
-        "is_employed",
-        "languages",
-    ],
+    "required": ["full_name", "birth_year", "children", "marital_status", "employed", "languages"],
     "additionalProperties": False,
 }
 """60 to 150 tokens."""
@@ -79,9 +71,12 @@ class Sample(msgspec.Struct, frozen=True):
         return f"Answer with JSON that fits this schema: {msgspec.json.encode(self.schema).decode()}"
 
 
+_decoder = msgspec.json.Decoder(Sample)
+
+
 def read_samples(path: Path, limit: int | None) -> list[Sample]:
-    """The samples in ``path``, one a line; of more than ``limit``, as many, each group in its proportion: always the same."""
-    samples = sorted(msgspec.json.decode_lines(path.read_bytes(), type=Sample), key=lambda sample: sample.group)
+    """The samples in ``path``, one a line; with a ``limit`` no more, always the same, and each group in its proportion."""
+    samples = sorted(_decoder.decode_lines(path.read_bytes()), key=lambda sample: sample.group)
     wanted = min(limit or len(samples), len(samples))
     return [samples[place * len(samples) // wanted] for place in range(wanted)]
 
@@ -93,10 +88,6 @@ def is_valid(text: str, schema: Any) -> bool:
     except (ValueError, RecursionError):
         return False
     return bool(validator_for(schema, default=Draft202012Validator)(schema).is_valid(value))
-
-
-def count_valid(texts: Sequence[str], schema: Any) -> int:
-    return sum(is_valid(text, schema) for text in texts)
 
 
 def _refuse(constant: str) -> NoReturn:

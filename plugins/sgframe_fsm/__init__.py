@@ -23,14 +23,20 @@ class CompressedFsmSettings(PluginSettings):
         default=64,
         description="MiB of automaton rows to keep, over all grammars; at the bound all are dropped and made again",
     )
+    state_memory: PositiveInt = Field(
+        default=256,
+        description="MiB of states to keep, roughly, over all grammars; at the bound those of the grammars longest unused "
+        "are dropped and made again",
+    )
     max_states: PositiveInt = Field(
         default=30_000,
-        description="A grammar that has come to more states than these starts afresh with the next request",
+        description="A grammar that has come to more states than these (about 400 bytes each) starts afresh, and its "
+        "requests move over",
     )
     kernels: Literal["auto", "numba", "numpy"] = Field(
         default="auto",
         description="What walks the vocabulary: numba, or numpy, which needs no compiler and is slower; "
-        "auto takes numba where it can be imported",
+        "auto takes numba where it can be imported and the vocabulary is worth it",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import cache
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
@@ -14,15 +15,18 @@ from sgframe.errors import RequestError
 from sgframe_fsm.emission.document import schema_expression
 from sgframe_fsm.emission.emitting import Context
 from sgframe_fsm.errors import GrammarTooLarge, InvalidRegex, InvalidSchema
+from sgframe_fsm.expressions.partitions import ALL_BYTES
 from sgframe_fsm.expressions.store import Expr, Store
+from sgframe_fsm.leaves.numbers import NumberSpec, number_expression
 from sgframe_fsm.leaves.separators import Separators
+from sgframe_fsm.leaves.strings import StringSpec, string_expression
 from sgframe_fsm.regex import compile_regex
 from sgframe_fsm.regex.alphabet import Utf8
 from sgframe_fsm.schema.normal import Document
 from sgframe_fsm.schema.shapes import ANYTHING, Leaf, ObjectRules, Schema, all_of
 from sgframe_fsm.tools import tool_calls
 
-LONGEST_TEXT = 1_000_000
+LONGEST_TEXT = 2_000_000
 """Characters of a constraint's text."""
 DEEPEST, MOST_VALUES = 500, 100_000
 """How deep the JSON in a constraint may nest, and how many values it may hold."""
@@ -31,8 +35,10 @@ OBJECTS = Schema((Leaf((ObjectRules(),)),))
 Compiled: TypeAlias = tuple[Expr, tuple[str, ...]]
 
 
-def compile_constraint(constraint: Constraint) -> tuple[Store, Expr, tuple[str, ...]]:
+def compile_constraint(constraint: Constraint, alphabet: int = ALL_BYTES) -> tuple[Store, Expr, tuple[str, ...]]:
     """The outputs that ``constraint`` allows, and where they are more than it says (only if it is ``approximate``).
+
+    Of the outputs with bytes that are not in the set ``alphabet`` there are none.
 
     Raises RequestError: what was wrong, and in a schema where, by JSON pointer and keyword. Its code is
     ``unsupported_schema``, ``invalid_schema``, ``unsupported_regex``, ``invalid_regex``, ``invalid_choice``,
@@ -45,8 +51,19 @@ def compile_constraint(constraint: Constraint) -> tuple[Store, Expr, tuple[str, 
         raise GrammarTooLarge(
             f"the constraint has {len(constraint.text):,} characters; at most {LONGEST_TEXT:,} are taken"
         )
-    store = Store()
+    store = _common(alphabet).copy()
     return store, *compiler(store, constraint)
+
+
+@cache
+def _common(alphabet: int) -> Store:
+    """What most schemas have in them, made once a process."""
+    store = Store(10**9, alphabet)
+    for excluded in (frozenset[str](), frozenset((".",))):
+        string_expression(store, StringSpec(excluded=excluded))
+    for integer in (False, True):
+        number_expression(store, NumberSpec(integer))
+    return store
 
 
 def _regex(store: Store, constraint: Constraint) -> Compiled:

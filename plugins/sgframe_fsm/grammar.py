@@ -1,6 +1,6 @@
 """The grammar ``compressed-fsm``: constraints become expressions over bytes, expressions become masks and forced tokens.
 
-The process that compiles needs no vocabulary and no kernels, the one that matches no regexes and no schemas: each
+The process that compiles needs no tables and no kernels, the one that matches no regexes and no schemas: each
 imports its half when it is first asked.
 """
 
@@ -10,8 +10,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from sgframe.constraints import Constraint
+from sgframe.errors import RequestError
 from sgframe.interfaces.grammar import CompiledGrammar, Grammar, Program, Vocabulary
 from sgframe_fsm import CompressedFsmSettings
+from sgframe_fsm.errors import GrammarTooLarge
+from sgframe_fsm.tokens.spelling import Unspelled, alphabet, texts
 
 if TYPE_CHECKING:
     from sgframe_fsm.tokens.loading import Loader
@@ -27,11 +30,19 @@ class CompressedFsm(Grammar):
         self._vocabulary = vocabulary
 
     def compile(self, constraint: Constraint) -> Program:
-        """See Grammar."""
+        """See Grammar. What the vocabulary has no tokens for is left out; where nothing remains, that is an error too."""
         from sgframe_fsm.compiling import compile_constraint  # noqa: PLC0415
         from sgframe_fsm.expressions.programs import dump  # noqa: PLC0415
 
-        store, root, approximations = compile_constraint(constraint)
+        try:
+            store, root, approximations = compile_constraint(constraint, self._alphabet)
+        except GrammarTooLarge:
+            raise
+        except RequestError:
+            compile_constraint(constraint)  # raises the same, unless it is the vocabulary's fault
+            raise Unspelled(self._alphabet) from None
+        if store.is_empty(root):
+            raise Unspelled(self._alphabet)
         return Program(dump(store, root), approximations)
 
     def prepare(self) -> None:
@@ -41,6 +52,10 @@ class CompressedFsm(Grammar):
     def load(self, data: bytes) -> CompiledGrammar:
         """See Grammar."""
         return self._loader.load(data)
+
+    @cached_property
+    def _alphabet(self) -> int:
+        return alphabet(texts(self._vocabulary))
 
     @cached_property
     def _loader(self) -> Loader:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from drive.client import Endpoint, RequestFailed, complete
+from drive.client import Endpoint, Request, RequestFailed, complete
 from drive.meeting import meet
 
 CHUNK = b'data: {"choices": [{"text": "x"}]}\n\n'
@@ -47,26 +47,26 @@ async def answering(answer: Callable[[bytes], bytes]) -> AsyncIterator[str]:
 
 async def test_tokens_are_those_of_the_usage() -> None:
     async with answering(lambda body: chunked(CHUNK, CHUNK, END, USAGE, DONE)) as url:
-        timing = await complete(Endpoint(url), "x", 5)
-    assert (timing.prompt_tokens, timing.tokens) == (7, 5)
-    assert timing.sent < timing.first <= timing.last
+        answer = await complete(Endpoint(url), Request("x", 5))
+    assert (answer.prompt_tokens, answer.tokens) == (7, 5)
+    assert answer.sent < answer.first <= answer.last
 
 
 async def test_without_a_usage_chunks_of_text_are_counted() -> None:
     async with answering(lambda body: until_close(CHUNK, CHUNK, CHUNK, END)) as url:
-        timing = await complete(Endpoint(url), "x", 3)
-    assert (timing.prompt_tokens, timing.tokens) == (0, 3)
+        answer = await complete(Endpoint(url), Request("x", 3))
+    assert (answer.prompt_tokens, answer.tokens) == (0, 3)
 
 
 async def test_events_cut_anywhere_are_put_together() -> None:
     stream = CHUNK + CHUNK + END
     async with answering(lambda body: chunked(*(stream[i : i + 1] for i in range(len(stream))))) as url:
-        assert (await complete(Endpoint(url), "x", 2)).tokens == 2
+        assert (await complete(Endpoint(url), Request("x", 2))).tokens == 2
 
 
 async def test_a_chats_role_is_no_token() -> None:
     async with answering(lambda body: chunked(ROLE, WORD, WORD, END, DONE)) as url:
-        assert (await complete(Endpoint(url, chat=True), "x", 2)).tokens == 2
+        assert (await complete(Endpoint(url), Request("x", 2, chat=True))).tokens == 2
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_a_chats_role_is_no_token() -> None:
 async def test_what_is_no_whole_answer_fails(answer: bytes, reason: str) -> None:
     async with answering(lambda body: answer) as url:
         with pytest.raises(RequestFailed, match=reason):
-            await complete(Endpoint(url), "x", 2)
+            await complete(Endpoint(url), Request("x", 2))
 
 
 async def test_a_server_that_refuses_ignore_eos_is_asked_in_another_way() -> None:
@@ -92,8 +92,8 @@ async def test_a_server_that_refuses_ignore_eos_is_asked_in_another_way() -> Non
 
     async with answering(answer) as url:
         endpoint = await meet(url, "m", "x", chat=False)
-    assert "eos_token_id" in endpoint.options["generation_config"]
-    assert endpoint.options["model"] == "m"
+    assert "eos_token_id" in endpoint.never_stop["generation_config"]
+    assert endpoint.options == {"model": "m"}
 
 
 async def test_a_server_that_refuses_all_is_not_met() -> None:

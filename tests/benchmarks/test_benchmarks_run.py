@@ -60,6 +60,22 @@ def test_serving_makes_texts_of_about_the_wanted_number_of_tokens(server: Server
     assert 75 < row["ours"]["prompt_tokens"] < 125
 
 
+def test_serving_counts_valid_answers_where_there_is_a_schema(server: Server) -> None:
+    report = run("serving.py", "--url", server.url, "--rows", "d,dc,j", "--scale", "0.1", "--runs", "1")
+    d, dc, j = (row["ours"] for row in report["rows"])
+    assert (d["requests"], d["valid"], dc["valid"]) == (3, [3], None)
+    assert (j["requests"], j["valid"]) == (2, [2])
+    assert dc["output_tokens"] == [3 * 2]
+    assert j["output_tokens"][0] > 2 * 100
+
+
+def test_serving_refuses_ids_for_chats() -> None:
+    command = [sys.executable, str(BENCHMARKS / "serving.py"), "--rows", "a,j", "--token-ids", LETTERS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "--token-ids does not go with chats (rows j)" in done.stderr
+
+
 def test_serving_starts_and_ends_a_server_for_each_run() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

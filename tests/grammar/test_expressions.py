@@ -258,12 +258,45 @@ def test_what_takes_too_many_steps_is_refused(store: Store) -> None:
     assert refused.value.code == "grammar_too_large"
 
 
-def test_complements_that_nest_without_end_are_refused(store: Store) -> None:
-    expression = store.literal(b"x")
-    with pytest.raises(GrammarTooLarge, match="more than 60 deep"):
-        for _ in range(400):
+def test_common_heads_are_not_followed_in_every_combination(store: Store) -> None:
+    def choices(last: bytes) -> Expr:
+        ab, de = (store.repeat(one_of(store, pair), 1, 2) for pair in ("ab", "de"))
+        rest = store.literal(last)
+        for _ in range(40):
+            rest = store.union([store.sequence([ab, rest]), store.sequence([de, rest])])
+        return rest
+
+    expression = store.union([choices(b"x"), choices(b"y")])
+    assert store.accepts(expression, b"ad" * 20 + b"y")
+    assert store.budget.left > store.budget.allowance * 3 / 4
+
+
+def test_many_names_that_start_alike_cost_little_to_follow(store: Store) -> None:
+    members = (store.sequence([store.literal(b"property_%03d=" % n), one_of(store, "ab")]) for n in range(200))
+    expression = store.union(members)
+    before = store.budget.left
+    assert store.accepts(expression, b"property_123=b")
+    assert before - store.budget.left < 1_500
+
+
+def test_what_was_copied_grows_apart(store: Store) -> None:
+    known = store.union([words(store, "on", "off"), nested_lists(store)])
+    copy, new = store.copy(), len(store)
+    assert (copy.literal(b"this"), store.literal(b"that")) == (new, new)
+    assert copy.accepts(known, b"[[]]")
+    assert copy.accepts(copy.union([known, new]), b"this")
+
+
+def test_complements_that_nest_without_end_are_refused_as_they_are_built(store: Store) -> None:
+    def nested(depth: int) -> Expr:
+        expression = store.literal(b"x")
+        for _ in range(depth):
             expression = store.complement(store.sequence([store.literal(b"a"), expression, store.literal(b"b")]))
-        store.accepts(expression, b"a" * 400)
+        return expression
+
+    assert store.accepts(nested(60), b"a" * 60)
+    with pytest.raises(GrammarTooLarge, match="more than 60 deep"):
+        nested(61)
 
 
 def test_steps_are_counted_alike_every_time() -> None:

@@ -59,7 +59,7 @@ def test_zero_is_on_both_sides() -> None:
 
 
 def test_scientific_notation_is_held_to_the_bounds() -> None:
-    assert allows(between("0", "1"), "1e-05", "9.99e-1", "1e0", "1E-400")
+    assert allows(between("0", "1"), "1e-05", "9.99e-1", "1e0", "1E-300")
     assert not allows(between("0", "1"), "1.1e0", "2e0", "1e1", "1e22")
     assert allows(between("1e-5", "2.5e20"), "1e-5", "1.5e-5", "2.5e+20", "1e020", "9e19")
     assert not allows(between("1e-5", "2.5e20"), "9.9e-6", "2.51e20", "1e21")
@@ -133,7 +133,7 @@ def test_multiples_that_are_not_whole_need_bounds() -> None:
 def test_what_is_too_long_to_write_out_is_refused() -> None:
     with pytest.raises(GrammarTooLarge, match=r"1e\+1000000 has more than 400 digits"):
         number_expression(Store(), between(None, "1e1000000"))
-    with pytest.raises(GrammarTooLarge, match="1000000007 different remainders"):
+    with pytest.raises(Unsupported, match=r"'multipleOf': .* 1000000007 different remainders"):
         number_expression(Store(), NumberSpec(multiples=(Decimal(10**9 + 7),)))
 
 

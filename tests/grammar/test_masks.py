@@ -10,8 +10,9 @@ from expression_recipes import ALPHABET, CHARACTERS, QUOTE, Recipe, key, literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgframe.errors import ConfigError, RequestError
-from sgframe_fsm.expressions.store import NOTHING, Expr, GrammarTooLarge, Store
+from sgframe.errors import ConfigError
+from sgframe_fsm.expressions.stepping import Stepper
+from sgframe_fsm.expressions.store import EMPTY, NOTHING, Expr, GrammarTooLarge, Store
 from sgframe_fsm.tokens.masks import Masks
 from sgframe_fsm.tokens.tables import Tables
 
@@ -62,6 +63,15 @@ def test_a_mask_holds_exactly_the_tokens_that_fit(recipe: Recipe, choose: random
         state = follow(store, state, TOKENS[choose.choice(sorted(wanted))])
 
 
+def test_what_never_ends_is_not_begun() -> None:
+    store = Store()
+    endless = store.reference("endless")
+    store.define("endless", store.sequence((store.literal(b"a"), endless)))
+    state = store.union((endless, store.sequence((store.literal(b"b"), endless)), store.literal(b"c")))
+    assert allowed(Masks(store, tables()), state) == {TOKENS.index(b"c")}
+    assert [Stepper(store).follow(state, data) for data in (b"a", b"b", b"c")] == [NOTHING, NOTHING, EMPTY]
+
+
 # ------------------------------------------------------------------------------------------------ what is shared
 
 
@@ -108,6 +118,31 @@ def test_bounds_beyond_the_longest_token_are_no_walks_of_their_own() -> None:
     masks = Masks(store, counting)
     for most in range(500, 13, -7):
         assert allowed(masks, string(store, most)) == right(store, string(store))
+    assert counting.walks == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 4), st.integers(0, 24), st.sampled_from((1, 2, 9)), st.randoms(use_true_random=False))
+def test_a_bound_on_the_length_of_a_pattern_binds(least: int, more: int, times: int, choose: random.Random) -> None:
+    store = Store()
+    pair = store.sequence((store.byte_set(CHARACTERS), store.literal(b"d")))
+    pattern = store.sequence((store.repeat(pair, 0, None), store.literal(b"a"), store.repeat(pair, 0, times)))
+    content = store.intersection((pattern, store.repeat(store.byte_set(CHARACTERS), least, least + more)))
+    state = store.lexeme(store.sequence((content, store.literal(QUOTE))))
+    masks = Masks(store, tables())
+    while wanted := right(store, state):
+        assert allowed(masks, state) == wanted
+        state = follow(store, state, TOKENS[choose.choice(sorted(wanted))])
+
+
+def test_a_bound_far_away_costs_no_product_of_pattern_and_length() -> None:
+    counting, store = Counting(), Store()
+    masks = Masks(store, counting)
+    pattern = store.repeat(store.sequence((store.byte_set(CHARACTERS), store.literal(b"d"))), 0, None)
+    for most in range(500, 400, -7):
+        content = store.intersection((pattern, store.repeat(store.byte_set(CHARACTERS), 0, most)))
+        state = store.lexeme(store.sequence((content, store.literal(QUOTE))))
+        assert allowed(masks, state) == right(store, state)
     assert counting.walks == 1
 
 
@@ -165,25 +200,22 @@ def test_a_token_that_leads_to_more_states_than_there_are_rows_is_refused() -> N
         masks.mask(store.repeat(store.union((store.literal(b"ab"), store.byte_set(CHARACTERS))), 11, 12))
 
 
-def test_a_way_on_for_which_no_token_has_the_byte_is_an_error() -> None:
-    store = Store()
-    masks = Masks(store, tables(tokens=[b"a"]))
-    assert allowed(masks, store.literal(b"ab")) == {0}
-    with pytest.raises(RequestError, match="no token of this model"):
-        masks.mask(store.literal(b"b"))
+def many_tokens() -> list[bytes]:
+    return [b"%d" % number for number in range(5000)]
 
 
 def test_numba_is_taken_where_it_can_be_had() -> None:
-    assert [type(tables(kernels).walker).__name__ for kernels in ("auto", "numba", "numpy")] == [
-        "NumbaWalker",
-        "NumbaWalker",
-        "NumpyWalker",
-    ]
+    walkers = [type(tables(kernels, many_tokens()).walker).__name__ for kernels in ("auto", "numba", "numpy")]
+    assert walkers == ["NumbaWalker", "NumbaWalker", "NumpyWalker"]
+
+
+def test_for_a_small_vocabulary_numba_is_not_loaded() -> None:
+    assert type(tables("auto").walker).__name__ == "NumpyWalker"
 
 
 def test_numpy_stands_in_for_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sgframe_fsm.tokens.walking_numba", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
-    assert type(tables("auto").walker).__name__ == "NumpyWalker"
+    assert type(tables("auto", many_tokens()).walker).__name__ == "NumpyWalker"
     with pytest.raises(ConfigError, match=r"install it, or set compressed-fsm.kernels"):
         tables("numba")

@@ -9,10 +9,11 @@ from array import array
 import pytest
 
 from sgframe.constraints import Constraint
-from sgframe.interfaces.grammar import Matcher, Vocabulary
+from sgframe.interfaces.grammar import CompiledGrammar, Matcher, Vocabulary
 from sgframe.testing.plugin import check_plugin
 from sgframe_fsm import CompressedFsmSettings
 from sgframe_fsm.grammar import CompressedFsm
+from sgframe_fsm.tokens.matching import FsmMatcher, LoadedGrammar
 
 STOP, NEWLINE, UNSPELLED = 256, 257, 258
 VOCABULARY = Vocabulary(
@@ -99,23 +100,75 @@ def test_nesting_is_bounded_by_nothing_but_memory() -> None:
     assert nested.is_terminated()
 
 
-def test_a_grammar_that_has_grown_too_large_begins_afresh() -> None:
-    fsm = grammar(max_states=200)
-    counted = fsm.load(fsm.compile(Constraint("regex", "a{0,1000}")).data)
-    first = counted.matcher()
-    for _ in range(300):
-        first.accept(ord("a"))
-    second = counted.matcher()
+def counted(fsm: CompressedFsm, text: str = "a{0,1000}") -> CompiledGrammar:
+    return fsm.load(fsm.compile(Constraint("regex", text)).data)
+
+
+def states(matcher: Matcher) -> int:
+    assert isinstance(matcher, FsmMatcher)
+    return len(matcher._automaton.store)
+
+
+def test_a_long_output_does_not_keep_more_states_than_allowed() -> None:
+    first = counted(grammar(max_states=200)).matcher()
+    for _ in range(999):
+        assert first.accept(ord("a"))
+        assert states(first) <= 200
+    assert allowed(first) == {ord("a")}
     assert first.accept(ord("a"))
-    assert second.accept(ord("a"))
-    assert allowed(second) == {ord("a"), 261}
+    assert first.is_terminated()
+
+
+def test_requests_that_outgrow_their_states_move_to_the_same_new_ones() -> None:
+    shared = counted(grammar(max_states=200))
+    some = [shared.matcher() for _ in range(3)]
+    for _ in range(300):
+        for matcher in some:
+            assert matcher.accept(ord("a"))
+    assert len({id(matcher._automaton) for matcher in some if isinstance(matcher, FsmMatcher)}) == 1
+
+
+def test_rolling_back_to_states_that_are_gone_finds_them_again() -> None:
+    long = counted(grammar(max_states=200)).matcher()
+    for _ in range(999):
+        long.accept(ord("a"))
+    long.rollback(990)
+    for _ in range(991):
+        assert not long.is_terminated()
+        assert long.accept(ord("a"))
+    assert long.is_terminated()
+
+
+def test_a_stack_that_outgrows_the_states_moves_as_a_whole() -> None:
+    fsm = grammar(max_states=200)
+    program = fsm.compile(
+        Constraint("json_schema", '{"type": "array", "items": {"anyOf": [{"$ref": "#"}, {"const": 1}]}}')
+    )
+    nested = fsm.load(program.data).matcher()
+    for _ in range(400):
+        assert nested.accept(ord("["))
+    assert nested.accept(ord("1"))
+    for _ in range(400):
+        assert nested.accept(ord("]"))
+    assert nested.is_terminated()
+
+
+def test_the_states_of_grammars_longest_unused_are_dropped() -> None:
+    fsm = grammar(state_memory=1)
+    grammars = [counted(fsm, f"{word}a{{0,1000}}") for word in ("x", "y", "z")]
+    for each in grammars:
+        matcher = each.matcher()
+        for token in [ord("xyz"[grammars.index(each)]), *[ord("a")] * 900]:
+            assert matcher.accept(token)
+    grammars[0].matcher()
+    assert [each.size < 2**16 for each in grammars if isinstance(each, LoadedGrammar)] == [False, True, False]
 
 
 def test_compiling_imports_no_kernels_and_no_vocabulary() -> None:
     script = (
         "import sys; from sgframe.constraints import Constraint; from sgframe.interfaces.grammar import Vocabulary\n"
         "from sgframe_fsm import CompressedFsmSettings; from sgframe_fsm.grammar import CompressedFsm\n"
-        "fsm = CompressedFsm(CompressedFsmSettings(), vocabulary=Vocabulary([], ()))\n"
+        "fsm = CompressedFsm(CompressedFsmSettings(), vocabulary=Vocabulary([bytes((byte,)) for byte in range(256)], ()))\n"
         "fsm.compile(Constraint('json_object', ''))\n"
         "print([name for name in ('numba', 'numpy', 'tokenizers', 'torch') if name in sys.modules])"
     )

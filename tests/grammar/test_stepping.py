@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sgframe_fsm.automata.compression import forced
 from sgframe_fsm.expressions.stepping import Stepper
-from sgframe_fsm.expressions.store import NOTHING, Store
+from sgframe_fsm.expressions.store import NOTHING, Expr, Store
 
 
 @settings(deadline=None)
@@ -25,6 +25,31 @@ def test_it_steps_and_runs_as_derivatives_do(recipe: Recipe, choose: random.Rand
         if not possible:
             break
         state = stepper.step(state, choose.choice(possible))
+
+
+@settings(deadline=None)
+@given(recipes, st.randoms(use_true_random=False))
+def test_following_bytes_is_stepping_through_them(recipe: Recipe, choose: random.Random) -> None:
+    store = Store()
+    state = recipe(store)
+    data = bytes(choose.choices(ALPHABET, k=choose.choice((1, 2, 3, 5))))
+    wanted = state
+    for byte in data:
+        wanted = store.derivative(wanted, byte)
+    assert are_equal(store, Stepper(store).follow(state, data), wanted)
+
+
+def are_equal(store: Store, left: Expr, right: Expr, depth: int = 4) -> bool:
+    """Whether two states go on alike: by their languages, or as far as ``depth`` bytes where they are not regular."""
+    if left == right:
+        return True
+    if store.is_regular(left) and store.is_regular(right):
+        return store.includes(left, right) and store.includes(right, left)
+    if store.nullable(left) != store.nullable(right):
+        return False
+    return depth == 0 or all(
+        are_equal(store, store.derivative(left, byte), store.derivative(right, byte), depth - 1) for byte in ALPHABET
+    )
 
 
 def test_an_intersection_with_one_way_on_is_followed() -> None:

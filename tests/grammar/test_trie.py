@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sgframe_fsm.expressions.partitions import members_of
 from sgframe_fsm.tokens.trie import DEEPEST, END, FIRST, STEP, Trie, build_trie
 
-texts = st.lists(st.text("abc", max_size=6).map(str.encode), max_size=40)
+texts = st.lists(st.text("abc", max_size=12).map(str.encode), max_size=40)
 
 
 def edges(trie: Trie) -> list[tuple[int, int]]:
@@ -61,7 +62,21 @@ def test_the_span_of_a_prefix_holds_all_that_begins_with_it(tokens: list[bytes],
     assert sorted(found) == [id for id, token in enumerate(tokens) if token and token.startswith(prefix)]
 
 
-@given(texts, st.text("abc", max_size=4).map(str.encode))
-def test_it_knows_whether_a_longer_token_begins_with_a_prefix(tokens: list[bytes], prefix: bytes) -> None:
-    longer = any(token.startswith(prefix) and token != prefix for token in tokens)
-    assert build_trie(tokens).has_longer(prefix) == longer
+@given(texts, st.text("abc", max_size=10).map(str.encode))
+def test_it_knows_what_follows_a_prefix_in_tokens(tokens: list[bytes], prefix: bytes) -> None:
+    longer = [token for token in tokens if token.startswith(prefix) and token != prefix]
+    following, last = build_trie(tokens).after(prefix)
+    assert set(members_of(following)) == {token[len(prefix)] for token in longer}
+    assert set(members_of(last)) == {token[-1] for token in longer if len(token) == len(prefix) + 1}
+
+
+@given(texts, st.text("abc", max_size=8).map(str.encode), st.integers(0, 40))
+def test_it_finds_the_tokens_along_a_text(tokens: list[bytes], data: bytes, place: int) -> None:
+    trie = build_trie(tokens)
+    node = place % (len(trie.nodes) - 1)
+    before = trie.text(node)
+    wanted = {before + data[:length] for length in range(1, len(data) + 1)}
+    found, end = trie.along(node, data)
+    assert sorted(found) == [token for token, text in enumerate(tokens) if text in wanted]
+    assert (end is not None) == any(text.startswith(before + data) and text != before + data for text in tokens)
+    assert end is None or trie.text(end) == before + data

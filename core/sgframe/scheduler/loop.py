@@ -40,12 +40,16 @@ log = logging.getLogger(__name__)
 STATS_INTERVAL = 0.2
 """Seconds between two stats reports to the front, at most."""
 
+FULL_COLLECTIONS = 1000
+"""Garbage collections of the middle generation before one of everything, which may take a tenth of a second: quiet
+moments are for that (see ``_tidy``)."""
+
 
 class SchedulerLoop:
     """Drives one Scheduler between the front's channel and the worker's. ``run`` returns when the front is gone.
 
-    With ``overlap`` the next batch is planned and sent before the tokens of the last are back, so that the worker always
-    has one at hand; without, one batch is under way at a time.
+    With ``overlap`` the next batch is planned and sent before the tokens of the last are back, so that the worker
+    always has one at hand; without, one batch is under way at a time.
     """
 
     def __init__(self, transport: Transport, front: Channel, worker: Channel, pulse: Pulse, *, overlap: bool) -> None:
@@ -86,6 +90,8 @@ class SchedulerLoop:
         """Announce to the front that all is ready, and serve until it closes its channel."""
         self._scheduler, self._report = scheduler, report
         self._front.send(encode(loaded))
+        young, middle, _ = gc.get_threshold()
+        gc.set_threshold(young, middle, FULL_COLLECTIONS)
         self._tidy()
         try:
             while True:

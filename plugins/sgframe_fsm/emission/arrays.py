@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sgframe_fsm.emission.containing import containing_array
+from sgframe_fsm.emission.containing import containing_array, is_countable
 from sgframe_fsm.emission.distinct import MOST_VALUES, listed_values, without_repetition
 from sgframe_fsm.emission.emitting import Context, Emitting
 from sgframe_fsm.errors import Unsupported
@@ -32,8 +32,11 @@ def array_expression(context: Context, shape: ArrayShape) -> Emitting:
 
 def _with_repetition(context: Context, shape: ArrayShape) -> Emitting:
     """The arrays of ``shape``, be their items distinct or not."""
-    if shape.contains:
+    if shape.contains and is_countable(shape):
         return (yield from containing_array(context, shape))
+    if shape.contains:
+        reason = "items must be counted too far to tell which of them are of its kind; lower the bounds beside it"
+        context.document.refuse(Unsupported(shape.pointer, "contains", reason))
     most, gap = shape.max_items, context.separators.gap
     prefix = []
     for schema in shape.prefix[:most]:

@@ -8,7 +8,6 @@ from math import prod
 from typing import TypeAlias
 
 from sgframe_fsm.emission.emitting import Context, Emitting
-from sgframe_fsm.errors import Unsupported
 from sgframe_fsm.expressions.store import EMPTY, Expr
 from sgframe_fsm.schema.shapes import ArrayShape, Contains, Schema, all_of, negation
 
@@ -20,19 +19,29 @@ Kinds: TypeAlias = Mapping[Counts, Expr]
 """How an item is written, by what it adds to each count (0 or 1)."""
 
 
+def is_countable(shape: ArrayShape) -> bool:
+    """Whether the states that ``containing_array`` must tell apart are few enough."""
+    return _horizon(shape) * prod(2 * (limit + 1) for limit in _limits(shape)) <= MOST_STATES
+
+
 def containing_array(context: Context, shape: ArrayShape) -> Emitting:
-    """The arrays of ``shape`` that also hold to its ``contains``."""
-    bounds = [shape.min_items, shape.max_items or 0, len(shape.prefix), *(clause.start for clause in shape.contains)]
-    horizon = max(1, *bounds)  # from this index on all items are alike
-    limits = [clause.least if clause.most is None else clause.most for clause in shape.contains]
-    if horizon * prod(2 * (limit + 1) for limit in limits) > MOST_STATES:
-        reason = "items must be counted too far to tell which of them are of its kind; lower the bounds beside it"
-        raise Unsupported(shape.pointer, "contains", reason)
+    """The arrays of ``shape``, which is countable, that also hold to its ``contains``."""
     kinds: list[Kinds] = []
-    for index in range(horizon + 1):
+    for index in range(_horizon(shape) + 1):
         kinds.append((yield from _kinds(context, shape, index)))
-    body = _rest(context, shape, kinds, limits)
+    body = _rest(context, shape, kinds, _limits(shape))
     return context.store.sequence((context.store.literal(b"["), context.separators.gap, body))
+
+
+def _horizon(shape: ArrayShape) -> int:
+    """The index from which on all items are alike."""
+    starts = (clause.start for clause in shape.contains)
+    return max(1, shape.min_items, shape.max_items or 0, len(shape.prefix), *starts)
+
+
+def _limits(shape: ArrayShape) -> list[int]:
+    """How far the items of each clause's kind are counted."""
+    return [clause.least if clause.most is None else clause.most for clause in shape.contains]
 
 
 def _kinds(context: Context, shape: ArrayShape, index: int) -> Generator[Schema, Expr, Kinds]:

@@ -49,7 +49,7 @@ class Counting:
         return max(self.least - count, 0), None if self.most is None else self.most - count
 
 
-RUN = 32
+RUN = 8
 """Of so many members in a row that may be left out each alternative is written in full; further ones are referred to."""
 
 
@@ -77,15 +77,16 @@ class Continuations:
         self._comma = separators.comma
         self._close = store.literal(b"}")
         self._declared = declared
-        self._other = other
+        self._plain = Member({0: other.serving.get(0, (NOTHING,))})
+        self._servers = Member({served: written for served, written in other.serving.items() if served})
         self._counting = counting
         self._needs = needs
 
     def expression(self) -> Expr:
         """All that may stand after the opening brace."""
         sequence, union = self._store.sequence, self._store.union
-        more = self._after_declared()
-        first = {state: self._then(self._other, state, more) for state in self._states(len(self._declared))}
+        more, served = self._after_declared()
+        first = {state: self._another(state, more, served) for state in self._states(len(self._declared))}
         optional = True  # whether all from here on may be left out
         for index in range(len(self._declared) - 1, -1, -1):
             member, after, more = self._declared[index], more, {}
@@ -125,26 +126,35 @@ class Continuations:
         ends = optional and not needs and count >= self._counting.least
         return self._store.union((expression, self._close)) if ends else expression
 
-    def _after_declared(self) -> dict[State, Expr]:
-        """What may follow when only other members do."""
+    def _another(self, state: State, more: Mapping[State, Expr], served: Mapping[State, Expr]) -> Parts:
+        """One of the other members, and what may follow it: ``served`` once it served a need."""
+        ways = (self._then(self._plain, state, more), self._then(self._servers, state, served))
+        return ways[0] if not self._needs else (self._store.union(map(self._store.sequence, ways)),)
+
+    def _after_declared(self) -> tuple[dict[State, Expr], dict[State, Expr]]:
+        """What may follow when only other members do: as long as none of these served a need, and from then on. Then each
+        serves one, so that none that has the same name takes back what was served."""
         last = self._counting.horizon
         if not self._needs:  # further counts are left to one repetition
             last = min(last, len(self._declared) + 1)
+        any_server = Member({0: (self._store.union(map(self._store.sequence, self._servers.serving.values())),)})
         more: dict[State, Expr] = {}
+        served: dict[State, Expr] = {}
         for needs in range(self._needs + 1):
             for count in range(last, -1, -1):
-                more[count, needs] = self._others((count, needs), more)
-        return more
+                served[count, needs] = self._others((count, needs), any_server, served, served)
+                more[count, needs] = self._others((count, needs), self._plain, more, served)
+        return more, served
 
-    def _others(self, state: State, more: Mapping[State, Expr]) -> Expr:
+    def _others(self, state: State, member: Member, more: Mapping[State, Expr], served: Mapping[State, Expr]) -> Expr:
+        """``member`` again and again, and those that serve what is needed."""
         count, needs = state
         least, most = self._counting.left(count)
-        another = self._store.sequence((self._comma, *self._other.serving.get(0, (NOTHING,))))
+        another = self._store.sequence((self._comma, *member.serving[0]))
         if not needs:
             return self._store.sequence((self._store.repeat(another, least, most), self._close))
+        serving = self._store.sequence((self._comma, *self._then(self._servers, state, served)))
         if least or most is not None:
-            return self._store.sequence((self._comma, *self._then(self._other, state, more)))
-        serving = Member({served: written for served, written in self._other.serving.items() if served})
-        return self._store.sequence(
-            (self._store.repeat(another, 0, None), self._comma, *self._then(serving, state, more))
-        )
+            counted = self._store.sequence((self._comma, *self._then(member, state, more)))
+            return self._store.union((counted, serving))
+        return self._store.sequence((self._store.repeat(another, 0, None), serving))

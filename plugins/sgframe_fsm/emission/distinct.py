@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from sgframe_fsm.emission.emitting import Context
 from sgframe_fsm.expressions.store import Expr
-from sgframe_fsm.leaves.literals import literal_expression
 from sgframe_fsm.schema.shapes import Booleans, Const, Null, Schema
 from sgframe_fsm.schema.values import identity
 
@@ -34,7 +33,7 @@ def listed_values(context: Context, schemas: Iterable[Schema]) -> dict[Hashable,
 def without_repetition(context: Context, array: Expr, values: Iterable[object]) -> Expr:
     """Those of ``array``'s arrays, made of ``values``, in which no value stands twice."""
     store, gap = context.store, context.separators.gap
-    items = [store.sequence((literal_expression(store, value, context.separators), gap)) for value in values]
+    items = [store.sequence((context.literal(value), gap)) for value in values]
     return store.intersection((array, *(_at_most_once(context, items, index) for index in range(len(items)))))
 
 

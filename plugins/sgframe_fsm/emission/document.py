@@ -6,13 +6,13 @@ the normal form's business; how a shape is written is that of its own module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sgframe_fsm.emission.arrays import array_expression
 from sgframe_fsm.emission.emitting import Context, Emitting, shared
 from sgframe_fsm.emission.objects import object_expression
+from sgframe_fsm.errors import Unsupported
 from sgframe_fsm.expressions.store import Expr
-from sgframe_fsm.leaves.literals import literal_expression
 from sgframe_fsm.leaves.numbers import number_expression
 from sgframe_fsm.leaves.strings import string_expression
 from sgframe_fsm.schema.shapes import (
@@ -104,9 +104,16 @@ class _Emission:
             case StringShape():
                 return string_expression(store, shape.spec)
             case NumberShape():
-                return number_expression(store, shape.spec)
+                return self._number(shape)
             case Const():
-                return literal_expression(store, shape.value, self.context.separators)
+                return self.context.literal(shape.value)
             case Booleans():
                 return store.union((store.literal(b"true"), store.literal(b"false")))
         return store.literal(b"null")
+
+    def _number(self, shape: NumberShape) -> Expr:
+        try:
+            return number_expression(self.context.store, shape.spec)
+        except Unsupported as error:
+            self.context.document.refuse(Unsupported(shape.pointer, error.keyword, error.reason))
+        return number_expression(self.context.store, replace(shape.spec, multiples=()))

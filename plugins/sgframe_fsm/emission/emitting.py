@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from sgframe_fsm.expressions.memoising import per_store
 from sgframe_fsm.expressions.store import NOTHING, Expr, Store
+from sgframe_fsm.leaves.literals import literal_expression
 from sgframe_fsm.leaves.separators import Separators
 from sgframe_fsm.schema.normal import Document
 from sgframe_fsm.schema.shapes import Schema
@@ -23,6 +24,10 @@ class Context:
     store: Store
     separators: Separators
     document: Document
+
+    def literal(self, value: object) -> Expr:
+        """A value that is known in full."""
+        return literal_expression(self.store, value, self.separators, plain=self.document.is_draft_4)
 
 
 @per_store

@@ -23,14 +23,11 @@ MOST_COUNTED = 64
 def object_expression(context: Context, shape: ObjectShape) -> Emitting:
     """The objects of ``shape``: properties in their order, then any others.
 
-    A name that is not known beforehand may be written twice, as JSON lets it; members are counted as they are written.
+    A name that is not known beforehand may be written twice, as JSON lets it; the last value counts. Members are counted
+    as they are written.
     """
     store, separators = context.store, context.separators
-    if len(shape.some) > MOST_NEEDS:
-        reason = (
-            f"{len(shape.some)} properties must each have a counterexample; at most {MOST_NEEDS} can be kept track of"
-        )
-        raise Unsupported(shape.pointer, "not", reason)
+    shape = _with_needs_told(context, shape)
     known, unknown = _entries(context, shape)
     declared: list[Member] = []
     for entry in known:
@@ -40,9 +37,26 @@ def object_expression(context: Context, shape: ObjectShape) -> Emitting:
         elif entry.required:
             return NOTHING
     other = yield from _alike(context, unknown)
-    counting = _counting(shape, declared, other)
+    counting = _counting(context, shape, declared, other)
     rest = Continuations(store, separators, declared, other, counting=counting, needs=(1 << len(shape.some)) - 1)
     return store.sequence((store.literal(b"{"), separators.gap, rest.expression()))
+
+
+def _with_needs_told(context: Context, shape: ObjectShape) -> ObjectShape:
+    """``shape`` with as many needs as can be kept track of. Two that one name may serve cannot: nobody knows whether the
+    member that serves the second takes the place of the one that served the first."""
+    kept: list[Some] = []
+    for need in shape.some:
+        names = [both(need.name, other.name) for other in kept]
+        if len(kept) == MOST_NEEDS:
+            problem = f"more than {MOST_NEEDS} properties must each have a counterexample"
+        elif any(name and string_expression(context.store, name) != NOTHING for name in names):
+            problem = "two properties must each have a counterexample, which may have the same name"
+        else:
+            kept.append(need)
+            continue
+        context.document.refuse(Unsupported(shape.pointer, "not", f"{problem}; negate one schema only"))
+    return replace(shape, some=tuple(kept))
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,7 @@ def _entries(context: Context, shape: ObjectShape) -> tuple[list[_Entry], list[_
     """The members known by name, in their order, and the others. Names that ``propertyNames`` lists are known, too."""
     store, document = context.store, context.document
     known = {p.name: _Entry(p.name, p.schema, p.required) for p in shape.properties}
-    kinds = kinds_of(store, shape.others, shape.pointer)
+    kinds = _kinds(context, shape)
     if shape.names != ANYTHING:
         barred = [name for name in known if not document.holds(shape.names, name)]
         known.update((name, replace(known[name], schema=NEVER)) for name in barred)
@@ -86,6 +100,14 @@ def _entries(context: Context, shape: ObjectShape) -> tuple[list[_Entry], list[_
         kinds = [Kind(name, schema) for name, schema in names if name]
     others = [_Entry(beside(store, kind.name, frozenset(known)), kind.schema, needs=shape.some) for kind in kinds]
     return list(known.values()), others
+
+
+def _kinds(context: Context, shape: ObjectShape) -> list[Kind]:
+    try:
+        return kinds_of(context.store, shape.others, shape.pointer)
+    except Unsupported as error:
+        context.document.refuse(error)
+        return [Kind(StringSpec(), ANYTHING)]
 
 
 def _serving(context: Context, entry: _Entry) -> Generator[Schema, Expr, dict[int, Parts]]:
@@ -111,16 +133,24 @@ def _alike(context: Context, entries: Iterable[_Entry]) -> Generator[Schema, Exp
     return Member({bits: (context.store.union(ways),) for bits, ways in serving.items()})
 
 
-def _counting(shape: ObjectShape, declared: Sequence[Member], other: Member) -> Counting:
+def _counting(context: Context, shape: ObjectShape, declared: Sequence[Member], other: Member) -> Counting:
     """The bounds on the number of members that do not hold anyway."""
     least, most = shape.min_properties, shape.max_properties
-    if least <= sum(member.required for member in declared):
+    lacking = least - sum(member.required for member in declared)
+    if lacking <= 0:
         least = 0
     if most is not None and most >= len(declared) and not other.serving:
         most = None
     counting = Counting(least, most)
+    if lacking > 1 and other.serving:
+        reason = (
+            f"{lacking} members that are not required must stand there, and whether two have the same name cannot be told "
+            "where names are free; require more of them, or forbid others (additionalProperties)"
+        )
+        context.document.refuse(Unsupported(shape.pointer, "minProperties", reason))
     if shape.some and counting.horizon > MOST_COUNTED:
         keyword = "minProperties" if most is None else "maxProperties"
         reason = f"members can be counted up to {MOST_COUNTED} where some must be of a kind, not to {counting.horizon}"
-        raise Unsupported(shape.pointer, keyword, reason)
+        context.document.refuse(Unsupported(shape.pointer, keyword, reason))
+        counting = Counting()
     return counting

@@ -33,18 +33,21 @@ from sgframe_fsm.expressions.partitions import ALL_BYTES, members_of
 
 LITERAL_BYTES = 1024
 """Longer literals are sequences of such pieces, cut from their end, so that a step copies few bytes."""
-FACTORED_DEPTH = 40
-"""How many common heads in a row are taken out of a union at once; the rest can wait until a state comes so far."""
-FACTORED_PARTS = 8
-"""Of how many parts a union behind a common head may be for that; else two lists of optional members would be tried in every
-combination before anybody asks."""
 
 
 class Algebra(Nodes):
     """Builds expressions."""
 
+    def __init__(self, budget: int) -> None:
+        super().__init__(budget)
+        self._factorings: dict[Expr, Expr] = {}
+        self.alphabet = ALL_BYTES
+        self._missing = b""
+
     def literal(self, data: bytes) -> Expr:
-        """Exactly ``data``."""
+        """Exactly ``data``; NOTHING where it has bytes that are not in the alphabet."""
+        if self._missing and len(data.translate(None, self._missing)) < len(data):
+            return NOTHING
         if len(data) <= LITERAL_BYTES:
             return self._intern((LITERAL, data)) if data else EMPTY
         start = len(data) % LITERAL_BYTES
@@ -55,9 +58,10 @@ class Algebra(Nodes):
         return self._intern((SEQUENCE, self._intern((LITERAL, data[:start])), expression)) if start else expression
 
     def byte_set(self, members: int) -> Expr:
-        """One byte; bit b of ``members`` says whether byte b may stand."""
+        """One byte; bit b of ``members`` says whether byte b, if it is in the alphabet, may stand."""
         if not 0 <= members <= ALL_BYTES:
             raise ValueError("a byte set has 256 bits")
+        members &= self.alphabet
         if members & (members - 1):
             return self._intern((BYTES, members))
         return self._intern((LITERAL, bytes(members_of(members)))) if members else NOTHING
@@ -77,7 +81,7 @@ class Algebra(Nodes):
 
     def union(self, parts: Iterable[Expr]) -> Expr:
         """What any of the parts matches."""
-        return self._union(parts, 0)
+        return self._union(parts)
 
     def lexeme(self, part: Expr, base: Expr | None = None) -> Expr:
         """The language of ``part``, regular, marked as one whose token mask is worth sharing between contexts.
@@ -86,9 +90,10 @@ class Algebra(Nodes):
         """
         if self._facts[part] & IRREGULAR:
             raise ValueError("a lexeme is regular")
-        return self._lexeme(self._bare(part), NOTHING if base is None else self._bare(base))
+        return self._lexeme(part, NOTHING if base is None else base)
 
     def _lexeme(self, part: Expr, base: Expr) -> Expr:
+        part, base = self._bare(part), self._bare(base)
         return part if part <= EMPTY else self._intern((LEXEME, part, NOTHING if base == part else base))
 
     def _bare(self, expression: Expr) -> Expr:
@@ -124,6 +129,7 @@ class Algebra(Nodes):
             _, first, last = node
             spine.append(first)
             node = self._nodes[last]
+        self.budget.spend(len(spine) // 4)
         rest = self._join(last, rest)
         join = self._join if self._head_of(rest) != last else self._append
         for part in reversed(spine):
@@ -166,7 +172,9 @@ class Algebra(Nodes):
             return self._intern((LITERAL, node[1] * most))
         return self._intern((REPEAT, part, least, most))
 
-    def _union(self, parts: Iterable[Expr], depth: int) -> Expr:
+    def _union(self, parts: Iterable[Expr], *, behind: bool = False) -> Expr:
+        """With ``behind`` it stands behind a common head: what its parts begin with is looked at when a state comes there.
+        Lists of optional members would else be tried in every combination before anybody asks."""
         flat, finite, members, has_empty = self._flatten(parts)
         if EVERYTHING in flat:
             return EVERYTHING
@@ -174,10 +182,9 @@ class Algebra(Nodes):
             finite_union, with_empty = self._finite_union(finite, members)
             flat.update(dict.fromkeys(finite_union))
             has_empty |= with_empty
-        self.budget.spend(2 * len(flat))
-        waits = depth == FACTORED_DEPTH or (depth > 0 and len(flat) > FACTORED_PARTS)
-        if len(flat) > 1 and not waits:
-            flat = self._factored(flat, depth)
+        waits = behind and self._begin_alike(flat)
+        if len(flat) > 1 and not behind:
+            flat = self._factored(flat)
         union = self._intern((UNION, tuple(sorted(flat)))) if len(flat) > 1 else next(iter(flat), NOTHING)
         if has_empty:
             union = self._repeat(union, 0, 1)
@@ -189,10 +196,11 @@ class Algebra(Nodes):
         """Parts that are no unions: those of other kinds, literals and words, single bytes, and whether EMPTY is there."""
         flat: dict[Expr, None] = {}
         finite: list[Expr] = []
-        members, has_empty = 0, False
+        members, has_empty, looked_at = 0, False, 0
         pending = list(parts)
         while pending:
             part = pending.pop()
+            looked_at += 1
             node = self._nodes[part]
             kind = node[0]
             if kind == UNION:
@@ -208,6 +216,7 @@ class Algebra(Nodes):
                 has_empty = True
             elif kind != NOTHING:
                 flat[part] = None
+        self.budget.spend(looked_at)
         return flat, finite, members, has_empty
 
     def _finite_union(self, finite: list[Expr], members: int) -> tuple[list[Expr], bool]:
@@ -215,6 +224,7 @@ class Algebra(Nodes):
         if not members and len(finite) == 1:
             return finite, False
         words = {word for part in finite for word in self._words(part)}
+        self.budget.spend(len(words) // 8)
         single = [word for word in words if len(word) == 1]
         if members or len(single) > 1:
             for word in single:
@@ -233,27 +243,65 @@ class Algebra(Nodes):
         if node[0] == LITERAL:
             return [node[1]]
         _, index, start, stop, depth = node
-        self.budget.spend((stop - start) // 8)
         return [word[depth:] for word in self._word_lists[index][start:stop]]
 
-    def _factored(self, parts: dict[Expr, None], depth: int) -> dict[Expr, None]:
+    def _factored(self, parts: dict[Expr, None]) -> dict[Expr, None]:
         """Parts that differ in a counter only become one, and common heads are taken out: a b | a c is a (b | c)."""
+        self.budget.spend(len(parts))
+        parts = self._counters_joined(parts)
+        groups: dict[int, list[Expr]] = {}
+        for part in parts:
+            groups.setdefault(self._start_of(part), []).append(part)
+        if len(groups) == len(parts):
+            return parts
+        return dict.fromkeys(group[0] if len(group) == 1 else self._united(group) for group in groups.values())
+
+    def _counters_joined(self, parts: dict[Expr, None]) -> dict[Expr, None]:
         counters: dict[tuple[Expr, Expr], list[tuple[int, int]]] = {}
         for part in parts:
             base, least, most = self._counted(self._head_of(part))
             counters.setdefault((base, self._tail_of(part)), []).append((least, most))
-        if len(counters) < len(parts):
-            parts = dict.fromkeys(
-                self._join(self._repeat(base, least, most), tail)
-                for (base, tail), ranges in counters.items()
-                for least, most in _touching(ranges)
-            )
-        tails: dict[Expr, list[Expr]] = {}
-        for part in parts:
-            tails.setdefault(self._head_of(part), []).append(self._tail_of(part))
-        if len(tails) == len(parts):
+        if len(counters) == len(parts):
             return parts
-        return dict.fromkeys(self._join(head, self._union(rest, depth + 1)) for head, rest in tails.items())
+        return dict.fromkeys(
+            self._join(self._repeat(base, least, most), tail)
+            for (base, tail), ranges in counters.items()
+            for least, most in _touching(ranges)
+        )
+
+    def _united(self, parts: list[Expr]) -> Expr:
+        """Parts that start alike: what all begin with, then the union of the rest."""
+        head = self._head_of(parts[0])
+        if self._nodes[head][0] != LITERAL:
+            return self._join(head, self._union(map(self._tail_of, parts), behind=True))
+        data = [self._nodes[self._head_of(part)][1] for part in parts]
+        common = _common_length(min(data), max(data))
+        rests = (
+            self._join(self.literal(own[common:]), self._tail_of(part)) for own, part in zip(data, parts, strict=True)
+        )
+        return self._join(self.literal(data[0][:common]), self._union(rests, behind=True))
+
+    def _begin_alike(self, parts: Iterable[Expr]) -> bool:
+        """Whether two of the parts have something in common at their start."""
+        starts = [self._start_of(self._counted(self._head_of(part))[0]) for part in parts]
+        return len(set(starts)) < len(starts)
+
+    def _start_of(self, part: Expr) -> int:
+        """What parts that start alike have in common: the head, or of a literal the first byte (less 256, which is no
+        expression)."""
+        head = self._head_of(part)
+        node = self._nodes[head]
+        return node[1][0] - 256 if node[0] == LITERAL else head
+
+    def factored(self, state: Expr) -> Expr:
+        """``state`` with the common heads taken out that waited until a state comes there."""
+        head = self._head_of(state)
+        if head not in self._unfactored:
+            return state
+        known = self._factorings.get(head)
+        if known is None:
+            known = self._factorings[head] = self._union((head,))
+        return self._join(known, self._tail_of(state))
 
     def _head_of(self, expression: Expr) -> Expr:
         node = self._nodes[expression]
@@ -269,10 +317,12 @@ class Algebra(Nodes):
         negative: list[Expr] = []
         members = None
         pending = list(parts)
+        self.budget.spend(len(pending) // 4)
         while pending:
             part = self._bare(pending.pop())
             node = self._nodes[part]
             if node[0] == INTERSECTION:
+                self.budget.spend(len(node[1]) // 4)
                 pending += node[1]
             elif node[0] == COMPLEMENT:
                 negative.append(node[1])
@@ -304,6 +354,11 @@ class Algebra(Nodes):
             return NOTHING
         node = self._nodes[part]
         return node[1] if node[0] == COMPLEMENT else self._intern((COMPLEMENT, part))
+
+
+def _common_length(one: bytes, other: bytes) -> int:
+    """How many bytes at their start are the same."""
+    return next((at for at, (ours, theirs) in enumerate(zip(one, other, strict=False)) if ours != theirs), len(one))
 
 
 def _touching(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

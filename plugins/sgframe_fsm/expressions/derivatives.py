@@ -99,12 +99,12 @@ class Derivatives(Algebra, ABC):
         return known[expression]
 
     def _factored_targets(self, steps: Transitions) -> Transitions:
-        unfactored = self._unfactored
-        if not unfactored or unfactored.isdisjoint([target for _, target in steps]):
+        if not self._unfactored:
             return steps
-        return self._gathered(
-            (members, self.union((target,)) if target in unfactored else target) for members, target in steps
-        )
+        factored = [self.factored(target) for _, target in steps]
+        if all(same == target for same, (_, target) in zip(factored, steps, strict=True)):
+            return steps
+        return self._gathered((members, target) for target, (members, _) in zip(factored, steps, strict=True))
 
     def _left_recursion(self, expression: Expr) -> ValueError:
         names = [self._nodes[part][1] for part in self.reachable(expression) if self._nodes[part][0] == REFERENCE]
@@ -145,6 +145,7 @@ class Derivatives(Algebra, ABC):
             else:
                 steps.append((SINGLE[byte], self._intern((WORDS, index, start, end, depth + 1))))
             start = end
+        self.budget.spend(len(steps) // 4)
         return tuple(steps)
 
     def _step_sequence(self, node: Node) -> Transitions:
@@ -211,16 +212,16 @@ class Derivatives(Algebra, ABC):
         first, *others = [[(members, (to,)) for members, to in self.transitions(part)] for part in node[1]]
         steps: list[tuple[int, tuple[Expr, ...]]] = list(first)
         for other in others:
+            self.budget.spend(len(steps) * len(other) // 16)
             steps = [(both, ours + theirs) for both, ours, theirs in product(steps, other)]
-            self.budget.spend(len(steps))
         return self._gathered((members, self._intersect(targets)) for members, targets in steps)
 
     def _merge(self, alternatives: list[Transitions]) -> Transitions:
         """The transitions of a union: where the byte sets of alternatives overlap, any of their targets."""
+        self.budget.spend(sum(map(len, alternatives)) // 4)
         if _are_disjoint(alternatives):
             return self._gathered(chain.from_iterable(alternatives))
-        classes = refined(alternatives)
-        self.budget.spend(len(classes))
+        classes = refined(alternatives, self.budget.spend)
         return self._gathered(
             (members, targets[0] if len(targets) == 1 else self.union(targets)) for members, targets in classes
         )

@@ -13,6 +13,7 @@ from sgframe_fsm.expressions.nodes import (
     INTERSECTION,
     LEXEME,
     LITERAL,
+    LOGICAL,
     NULLABLE,
     REPEAT,
     SEQUENCE,
@@ -24,8 +25,8 @@ from sgframe_fsm.expressions.nodes import (
     Node,
 )
 
-MOST_SEARCHES = 60
-"""How many searches may wait for each other: how deep intersections and complements stand inside one another."""
+MOST_NESTED = 60
+"""How deep intersections and complements may stand inside one another. To follow one never nests them deeper."""
 
 
 class Emptiness(Derivatives):
@@ -34,22 +35,50 @@ class Emptiness(Derivatives):
     def __init__(self, budget: int) -> None:
         super().__init__(budget)
         self._lengths: dict[Expr, tuple[int, int]] = {}
-        self._searches = 0
+        self._nestings: dict[Expr, int] = {}
 
     def _is_alive(self, expression: Expr) -> bool:
         """Whether the expression matches anything. Raises GrammarTooLarge when the search takes too long."""
         if not self._facts[expression] & UNSURE:
             return not self._facts[expression] & DEAD
-        if self._searches == MOST_SEARCHES:
+        if self._outruns(self._nodes[expression]):
+            self._facts[expression] &= ~UNSURE
+            return True
+        return self._search(expression)
+
+    def _outruns(self, node: Node) -> bool:
+        """Whether a part of an intersection has plainly longer matches than the complement beside it leaves out. So it is
+        with keys that are not among those known: no search is needed."""
+        if node[0] != INTERSECTION or len(node[1]) != 2:
+            return False
+        whole, other = node[1]
+        if self._nodes[whole][0] == COMPLEMENT:
+            whole, other = other, whole
+        if self._facts[whole] & LOGICAL or self._nodes[other][0] != COMPLEMENT:
+            return False
+        return self._length(whole)[1] > self._length(self._nodes[other][1])[1]
+
+    def _require_shallow(self, expression: Expr) -> None:
+        """Raises GrammarTooLarge where intersections and complements nest too deep."""
+        if self._nesting(expression) > MOST_NESTED:
             raise GrammarTooLarge(
                 "the grammar is too large: intersections and complements, as lookaround and negation become, "
-                f"stand more than {MOST_SEARCHES} deep inside one another; nest fewer"
+                f"stand more than {MOST_NESTED} deep inside one another; nest fewer"
             )
-        self._searches += 1
-        try:
-            return self._search(expression)
-        finally:
-            self._searches -= 1
+
+    def _nesting(self, expression: Expr) -> int:
+        """How deep intersections and complements stand inside one another."""
+        known = self._nestings
+        pending = [expression]
+        while pending:
+            top = pending[-1]
+            logical = [child for child in self.children(top) if self._facts[child] & LOGICAL]
+            missing = [child for child in logical if child not in known]
+            pending += missing
+            if not missing:
+                inner = max((known[child] for child in logical), default=0)
+                known[pending.pop()] = inner + (self._nodes[top][0] in (INTERSECTION, COMPLEMENT))
+        return known[expression]
 
     def _search(self, expression: Expr) -> bool:
         facts = self._facts
@@ -127,6 +156,7 @@ class Emptiness(Derivatives):
             return len(node[1]), len(node[1])
         if node[0] == WORDS:
             _, index, start, stop, depth = node
+            self.budget.spend((stop - start) // 8)
             lengths = [len(word) - depth for word in self._word_lists[index][start:stop]]
             return min(lengths), max(lengths)
         return int(node[0] == BYTES), int(node[0] == BYTES)

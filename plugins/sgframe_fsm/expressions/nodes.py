@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from sgframe_fsm.expressions.budget import Budget
 from sgframe_fsm.expressions.partitions import ALL_BYTES
@@ -33,6 +33,9 @@ COMPLEMENT = 9  # (COMPLEMENT, part)
 REFERENCE = 10  # (REFERENCE, name)
 LEXEME = 11  # (LEXEME, part, base): ``base`` is the part of another lexeme, or NOTHING
 
+_SPANS = [slice(1, 1 + parts) for parts in (0, 0, 0, 0, 0, 2, 0, 1, 0, 1, 0, 2)]
+"""Where in a node of each kind the expressions stand that it is made of, unions and intersections aside."""
+
 NOTHING: Expr = 0
 """Matches no string."""
 EMPTY: Expr = 1
@@ -49,6 +52,7 @@ DEAD = 2  # matches no string
 OPEN = 4  # NULLABLE and DEAD wait for definitions
 IRREGULAR = 8  # has a reference in it
 UNSURE = 16  # an intersection or a complement of which nobody has looked yet whether it matches anything
+LOGICAL = 32  # has an intersection or a complement in it
 
 
 class Nodes:
@@ -62,6 +66,7 @@ class Nodes:
         self._word_lists: list[tuple[bytes, ...]] = []
         self._word_list_ids: dict[tuple[bytes, ...], int] = {}
         self._bodies: dict[Expr, Expr] = {}
+        self._undefined: set[Expr] = set()
         self._unfactored: set[Expr] = set()
         self._intern((BYTES, ALL_BYTES))
         self._intern((REPEAT, ANY_BYTE, 0, UNBOUNDED))
@@ -102,9 +107,34 @@ class Nodes:
         self._bodies = bodies
         self._unfactored = set(unfactored)
 
+    def absorb(self, source: Nodes, expression: Expr) -> Expr:
+        """An expression of another store, without references, in this one."""
+        ids = dict(zip(range(BUILT_IN), range(BUILT_IN), strict=True))
+        parts = source.reachable(expression)
+        self.budget.spend(2 * len(parts))
+        for original in parts:
+            if original not in ids:
+                ids[original] = self._absorbed(source, source.node(original), ids)
+                self._facts[ids[original]] = source.facts(original)
+        return ids[expression]
+
+    def _absorbed(self, source: Nodes, node: Node, ids: dict[Expr, Expr]) -> Expr:
+        kind = node[0]
+        if kind in (UNION, INTERSECTION):
+            return self._intern((kind, tuple(sorted([ids[part] for part in node[1]]))))
+        if kind == WORDS:
+            _, index, start, stop, depth = node
+            return self._intern_words(tuple(word[depth:] for word in source.words(index)[start:stop]))
+        parts = node[_SPANS[kind]]
+        return self._intern((kind, *(ids[part] for part in parts), *node[1 + len(parts) :]))
+
     def reference(self, name: str) -> Expr:
         """What ``define`` says, or will say, ``name`` stands for. Right of something that consumes, it recurses."""
-        return self._intern((REFERENCE, name))
+        known = len(self._nodes)
+        reference = self._intern((REFERENCE, name))
+        if reference == known:
+            self._undefined.add(reference)
+        return reference
 
     def define(self, name: str, body: Expr) -> None:
         """Say what ``name`` stands for, once."""
@@ -112,20 +142,21 @@ class Nodes:
         if reference in self._bodies:
             raise ValueError(f"'{name}' is defined twice")
         self._bodies[reference] = body
+        self._undefined.remove(reference)
+        if not self._facts[body] & OPEN:
+            self._facts[reference] = self._settled_facts(reference)
+        elif not self._undefined:  # what this is put into need not wait
+            self._settle(reference)
 
-    def children(self, expression: Expr) -> Iterable[Expr]:
+    def children(self, expression: Expr) -> tuple[Expr, ...]:
         """What ``expression`` is directly made of; of a reference its body, once that is defined."""
         node = self._nodes[expression]
         kind = node[0]
         if kind in (UNION, INTERSECTION):
-            return node[1]  # type: ignore[no-any-return]
-        if kind in (SEQUENCE, LEXEME):
-            return node[1:]
-        if kind in (REPEAT, COMPLEMENT):
-            return node[1:2]
+            return cast("tuple[Expr, ...]", node[1])
         if kind == REFERENCE and expression in self._bodies:
             return (self._bodies[expression],)
-        return ()
+        return node[_SPANS[kind]]
 
     def reachable(self, root: Expr) -> list[Expr]:
         """Every expression that ``root`` is made of, itself included, children first (but for references)."""
@@ -161,19 +192,19 @@ class Nodes:
     def _derive_facts(self, node: Node) -> int:
         """What is known of a node, from what is known of its children."""
         facts, kind = self._facts, node[0]
+        if kind in (BYTES, LITERAL, WORDS):
+            return NULLABLE if kind == WORDS and len(self._word_lists[node[1]][node[2]]) == node[4] else 0
         if kind == SEQUENCE:
             first, rest = facts[node[1]], facts[node[2]]
-            return (first & rest & NULLABLE) | ((first | rest) & (DEAD | OPEN | IRREGULAR))
+            return (first & rest & NULLABLE) | ((first | rest) & (DEAD | OPEN | IRREGULAR | LOGICAL))
         if kind in (UNION, INTERSECTION):
             return (_any_of if kind == UNION else _all_of)([facts[part] for part in node[1]])
         if kind in (REPEAT, LEXEME):
             part = facts[node[1]]
             return (part & ~DEAD) | NULLABLE if node[2] == 0 and kind == REPEAT else part
         if kind == COMPLEMENT:
-            return UNSURE | (~facts[node[1]] & NULLABLE)
-        if kind == WORDS and len(self._word_lists[node[1]][node[2]]) == node[4]:
-            return NULLABLE
-        return OPEN | IRREGULAR if kind == REFERENCE else 0
+            return LOGICAL | UNSURE | (~facts[node[1]] & NULLABLE)
+        return OPEN | IRREGULAR
 
     def _settle(self, expression: Expr) -> None:
         """Find out what hangs on definitions: the least fixed point of "matches something" and "matches nothing at all"."""
@@ -189,6 +220,7 @@ class Nodes:
         queue = deque(reversed(waiting))
         while queue:
             part = queue.popleft()
+            self.budget.spend(1 + len(self.children(part)) // 8)
             facts = self._settled_facts(part)
             if facts != self._facts[part]:
                 self._facts[part] = facts
@@ -212,11 +244,11 @@ def _any_of(parts: list[int]) -> int:
     for part in parts:
         either |= part
         both &= part
-    return (either & (NULLABLE | OPEN | IRREGULAR)) | both
+    return (either & (NULLABLE | OPEN | IRREGULAR | LOGICAL)) | both
 
 
 def _all_of(parts: list[int]) -> int:
     nullable = NULLABLE
     for part in parts:
         nullable &= part
-    return UNSURE | nullable
+    return LOGICAL | UNSURE | nullable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -42,16 +42,18 @@ def product(left: Parts[T], right: Parts[T]) -> Iterator[tuple[int, T, T]]:
                     break
 
 
-def refined(partitions: Iterable[Parts[T]]) -> list[tuple[int, list[T]]]:
+def refined(partitions: Iterable[Parts[T]], spend: Callable[[int], None]) -> list[tuple[int, list[T]]]:
     """The coarsest partition in which every byte of a set has the same things attached in all of ``partitions``.
 
-    Sets of one byte, which most are, are kept apart: a thousand of them cost a thousand steps and no more.
+    Sets of one byte, which most are, are kept apart: a thousand of them cost a thousand steps and no more. ``spend`` is
+    told of the others what they cost.
     """
     single: dict[int, list[T]] = {}
     wide: list[tuple[int, list[T]]] = []
     for parts in partitions:
         for members, attached in parts:
             if members & (members - 1):
+                spend(sum(len(known) for _, known in wide) // 16)
                 wide = _split(wide, members, attached)
             else:
                 single.setdefault(members, []).append(attached)

@@ -6,6 +6,7 @@ It builds them (algebra), follows them (derivatives), and here decides about the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from sgframe_fsm.errors import GrammarTooLarge
 from sgframe_fsm.expressions.budget import COMPILE_STEPS
@@ -20,8 +21,10 @@ from sgframe_fsm.expressions.nodes import (
     OPEN,
     SEQUENCE,
     UNION,
+    UNSURE,
     Expr,
 )
+from sgframe_fsm.expressions.partitions import ALL_BYTES, members_of
 
 __all__ = ["EMPTY", "EVERYTHING", "NOTHING", "Expr", "GrammarTooLarge", "Store"]
 
@@ -30,11 +33,25 @@ class Store(Emptiness):
     """Expressions over bytes, hash-consed: within a store equal ids mean equal expressions.
 
     ``budget`` is how many steps (new expressions, derivations, states looked at) may be taken before GrammarTooLarge is
-    raised; ``store.budget.refill()`` allows as many again.
+    raised; ``store.budget.refill()`` allows as many again. ``alphabet``: the bytes there are, as a set; what cannot do
+    without another one matches nothing. Complements have all bytes nevertheless, until they are intersected. ``memory``
+    is for what builders want to find again (see memoising).
     """
 
-    def __init__(self, budget: int = COMPILE_STEPS) -> None:
+    def __init__(self, budget: int = COMPILE_STEPS, alphabet: int = ALL_BYTES) -> None:
         super().__init__(budget)
+        self.alphabet = alphabet
+        self._missing = bytes(members_of(ALL_BYTES ^ alphabet))
+        self.memory: dict[object, dict[Any, Any]] = {}
+
+    def copy(self, budget: int = COMPILE_STEPS) -> Store:
+        """A store with all that is in this one, under the same ids. What either makes from now on, the other knows
+        nothing of."""
+        twin = Store(budget, self.alphabet)
+        tables = {name: table.copy() for name, table in vars(self).items() if hasattr(table, "copy")}
+        vars(twin).update(tables)
+        twin.memory = {builder: known.copy() for builder, known in self.memory.items()}
+        return twin
 
     def intersection(self, parts: Iterable[Expr]) -> Expr:
         """What all parts match; NOTHING if there is no such string. Regular parts only."""
@@ -63,11 +80,15 @@ class Store(Emptiness):
         """Whether there is no reference in it."""
         return not self._facts[expression] & IRREGULAR
 
+    def front(self, expression: Expr) -> tuple[Expr, Expr]:
+        """What a state stands in, and what follows that; EMPTY if nothing does."""
+        node = self._nodes[expression]
+        return (node[1], node[2]) if node[0] == SEQUENCE else (expression, EMPTY)
+
     def head(self, expression: Expr) -> tuple[Expr | None, Expr]:
         """The lexeme that a state stands in, as much as is left of it, and what follows it; None and the state if it stands
         in none."""
-        node = self._nodes[expression]
-        first, rest = (node[1], node[2]) if node[0] == SEQUENCE else (expression, EMPTY)
+        first, rest = self.front(expression)
         return (first, rest) if self._nodes[first][0] == LEXEME else (None, expression)
 
     def base_of(self, lexeme: Expr) -> Expr | None:
@@ -82,6 +103,8 @@ class Store(Emptiness):
         return node[1] if node[0] == UNION else (expression,)
 
     def _pruned(self, expression: Expr) -> Expr:
+        if self._facts[expression] & UNSURE:
+            self._require_shallow(expression)
         return expression if self._is_alive(expression) else NOTHING
 
     def _regular(self, parts: Iterable[Expr]) -> list[Expr]:

@@ -11,6 +11,8 @@ from sgframe_fsm.expressions.store import EMPTY, NOTHING, Expr, Store
 from sgframe_fsm.leaves.decimals import ZERO, DecimalNotation, Interval, digit
 
 _ONE, _TEN = Decimal(1), Decimal(10)
+LEAST, MOST = -324, 308
+"""The exponents of doubles (IEEE 754), which is what a JSON number is to most who read it (RFC 8259, section 6)."""
 
 
 def any_exponent(store: Store, *, negative: bool) -> Expr:
@@ -61,16 +63,17 @@ def _numbers(store: Store, mantissas: Interval, first: int | None, last: int | N
 
 
 def _exponent(store: Store, first: int | None, last: int | None) -> Expr:
-    """``e`` and an integer from ``first`` to ``last``; leading zeros are allowed."""
+    """``e`` and an integer from ``first`` to ``last``, as far as doubles go; a leading zero is allowed."""
+    first = LEAST if first is None else max(first, LEAST)
+    last = MOST if last is None else min(last, MOST)
     notation = DecimalNotation(store, 0, "nothing")
-    zeros = store.repeat(digit(store, [0]), 0, None)
+    zeros = store.repeat(digit(store, [0]), 0, 1)
     parts = []
-    if last is None or last >= 0:
-        sizes = Interval(Decimal(max(first or 0, 0)), high=None if last is None else Decimal(last))
+    if last >= 0:
+        sizes = Interval(Decimal(max(first, 0)), high=Decimal(last))
         plus = store.union((EMPTY, store.literal(b"+")))
         parts.append(store.sequence((plus, zeros, notation.between(sizes))))
-    if first is None or first < 0:
-        least = 1 if last is None else max(1, -last)
-        sizes = Interval(Decimal(least), high=None if first is None else Decimal(-first))
+    if first < 0:
+        sizes = Interval(Decimal(max(1, -last)), high=Decimal(-first))
         parts.append(store.sequence((store.literal(b"-"), zeros, notation.between(sizes))))
     return store.sequence((store.byte_set(1 << 0x45 | 1 << 0x65), store.union(parts)))

@@ -5,13 +5,13 @@ Owns escapes. Knows nothing of which strings a schema allows.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import NamedTuple
 
-from sgframe_fsm.expressions.memoising import per_process, per_store
+from sgframe_fsm.expressions.memoising import per_process
 from sgframe_fsm.expressions.store import EMPTY, Expr, Store
 from sgframe_fsm.regex.alphabet import Utf8
 from sgframe_fsm.regex.code_points import ANY, SURROGATES, CodePoints, code_points, intersected, negated
@@ -86,7 +86,7 @@ def _any_character(store: Store, plain: bool) -> Expr:
     return _characters(store, ANY, plain)
 
 
-@per_store
+@per_process
 def _characters(store: Store, points: CodePoints, plain: bool) -> Expr:
     points = intersected(points, _CHARACTERS)
     numbered = intersected(points, negated(_PRINTABLE)) if plain else points
@@ -146,7 +146,7 @@ def _by_lead(points: CodePoints, size: int) -> dict[CodePoints, list[int]]:
 def spelling(store: Store, text: str) -> Expr:
     """``text`` as a JSON string, quotes included, with as few escapes as may be. Where there are characters beyond printable
     ASCII, all of those may also be numbered, in lower or in upper case: it is as good as one spelling, so it is forced."""
-    raw, numbered = json.dumps(text, ensure_ascii=False), json.dumps(text)
+    raw, numbered = encode_basestring(text), encode_basestring_ascii(text)
     if raw == numbered:
         return store.literal(raw.encode())
     words = [numbered, _NUMBER.sub(lambda escape: escape[0][:2] + escape[0][2:].upper(), numbered)]

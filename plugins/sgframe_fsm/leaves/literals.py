@@ -23,16 +23,17 @@ PRINTED_IN_FULL = (-4, 16)
 """Powers of ten that programs print without an exponent; most go further."""
 
 
-def literal_expression(store: Store, value: object, separators: Separators) -> Expr:
+def literal_expression(store: Store, value: object, separators: Separators, *, plain: bool = False) -> Expr:
     """``value``, as ``json.loads`` gives it, whole numbers as int, others as Decimal; members in their own order.
 
     A string has one spelling (see ``spelling``), a number its shortest in decimal notation, and what programs print for it
-    besides: ``.0`` after a whole one, an exponent for one far from 1. Raises GrammarTooLarge beyond MOST_DEPTH levels.
+    besides: ``.0`` after a whole one unless ``plain``, an exponent for one far from 1. Raises GrammarTooLarge beyond
+    MOST_DEPTH levels.
     """
-    return _literal(store, value, separators, MOST_DEPTH)
+    return _literal(store, value, separators, MOST_DEPTH, plain)
 
 
-def _literal(store: Store, value: object, separators: Separators, depth: int) -> Expr:
+def _literal(store: Store, value: object, separators: Separators, depth: int, plain: bool) -> Expr:
     if not depth:
         raise GrammarTooLarge(f"a constant nests arrays and objects over {MOST_DEPTH} levels deep; make it flatter")
     match value:
@@ -41,13 +42,14 @@ def _literal(store: Store, value: object, separators: Separators, depth: int) ->
         case str():
             return spelling(store, value)
         case int() | Decimal():
-            return store.union(store.literal(text.encode()) for text in _notations(Decimal(value)))
+            return store.union(store.literal(text.encode()) for text in _notations(value, plain))
         case list():
-            items = [_literal(store, item, separators, depth - 1) for item in value]
+            items = [_literal(store, item, separators, depth - 1, plain) for item in value]
             return _enclosed(store, b"[", items, b"]", separators)
         case dict():
             pairs = [
-                (spelling(store, key), _literal(store, item, separators, depth - 1)) for key, item in value.items()
+                (spelling(store, key), _literal(store, item, separators, depth - 1, plain))
+                for key, item in value.items()
             ]
             members = [store.sequence((key, separators.colon, item)) for key, item in pairs]
             return _enclosed(store, b"{", members, b"}", separators)
@@ -62,8 +64,12 @@ def _enclosed(store: Store, opening: bytes, items: list[Expr], closing: bytes, s
     return store.sequence([*parts, store.literal(closing)])
 
 
-def _notations(value: Decimal) -> Iterator[str]:
+def _notations(number: int | Decimal, plain: bool) -> Iterator[str]:
     """The texts that stand for a number."""
+    if plain and isinstance(number, int):
+        yield str(number)
+        return
+    value = Decimal(number)
     sign, digits, exponent = value.copy_abs().as_tuple() if not value else value.as_tuple()
     written = "".join(map(str, digits)).lstrip("0")
     significant = written.rstrip("0") or "0"

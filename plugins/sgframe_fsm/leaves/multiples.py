@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil, floor, gcd, lcm
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from sgframe_fsm.errors import GrammarTooLarge
+from sgframe_fsm.errors import Unsupported
 from sgframe_fsm.expressions.memoising import per_store
 from sgframe_fsm.expressions.store import EMPTY, NOTHING, Expr, Store
 from sgframe_fsm.leaves.decimals import DecimalNotation, Interval, digit
@@ -55,22 +55,26 @@ class Step(NamedTuple):
         return Decimal(f"{count * self.modulus}E-{self.places}")
 
 
-def multiples_between(store: Store, step: Step, interval: Interval) -> Expr:
-    """The multiples of ``step`` in ``interval``. Raises GrammarTooLarge for a modulus above MOST_REMAINDERS."""
+def multiples_between(store: Store, step: Step, interval: Interval, beyond: Literal["zeros", "nothing"]) -> Expr:
+    """The multiples of ``step`` in ``interval``; ``beyond`` as DecimalNotation has it.
+
+    Raises Unsupported, without a pointer, for a modulus above MOST_REMAINDERS.
+    """
     if step.modulus > MOST_REMAINDERS:
         reason = f"{step.modulus} different remainders, more than {MOST_REMAINDERS}; use one with fewer digits"
-        raise GrammarTooLarge(f"a multiple has to be told from {reason}")
+        raise Unsupported("", "multipleOf", f"a multiple has to be told from {reason}")
     if step.modulus == 1:
-        return DecimalNotation(store, step.places, "zeros").between(step.within(interval))
-    return _MultipleNotation(store, step).between(step.within(interval))
+        return DecimalNotation(store, step.places, beyond).between(step.within(interval))
+    return _MultipleNotation(store, step, beyond).between(step.within(interval))
 
 
 class _MultipleNotation(DecimalNotation):
     """The digits that count, as one integer, are a multiple of the modulus. A residue is what is left over so far."""
 
-    def __init__(self, store: Store, step: Step) -> None:
-        super().__init__(store, step.places, "zeros")
+    def __init__(self, store: Store, step: Step, beyond: Literal["zeros", "nothing"]) -> None:
+        super().__init__(store, step.places, beyond)
         self._step = step
+        self._after = beyond
         self._levels: list[list[Expr]] = []
 
     def _counts(self, left: int, prefix: str) -> bool:
@@ -80,11 +84,11 @@ class _MultipleNotation(DecimalNotation):
         return self._branch(self._rest(left), int(prefix or 0) % self._step.modulus, values)
 
     def _any_number(self) -> Expr:
-        store, wider = self._store, self._branch(_any_width(self._store, self._step), 0, range(1, 10))
+        store, wider = self._store, self._branch(_any_width(self._store, self._step, self._after), 0, range(1, 10))
         return store.union((store.sequence((store.literal(b"0"), self._rest(self._places)[0])), wider))
 
     def _wider(self, width: int) -> Expr:
-        rest = _any_width(self._store, self._step)
+        rest = _any_width(self._store, self._step, self._after)
         for _ in range(width):
             rest = self._before(rest)
         return self._branch(rest, 0, range(1, 10))
@@ -125,13 +129,13 @@ class _MultipleNotation(DecimalNotation):
         store, (modulus, places) = self._store, self._step
         distinct, ended = modulus // gcd(modulus, 10), self._rest(places)
         states = [(ended[residue], residue % distinct) for residue in range(modulus)]
-        name = "after {1} the rest of a multiple of {2}e-{3}, or {0}"
-        rest = [store.reference(name.format(*state, modulus, places)) for state in states]
+        name = "after {1} the rest of a multiple of {2}e-{3}, then {4}, or {0}"
+        rest = [store.reference(name.format(*state, modulus, places, self._after)) for state in states]
         for reference, (may_end, residue) in dict(zip(rest, states, strict=True)).items():
             store.define(store.node(reference)[1], store.union((may_end, self._branch(rest, residue))))
         return rest
 
 
 @per_store
-def _any_width(store: Store, step: Step) -> list[Expr]:
-    return _MultipleNotation(store, step).define_any_width()
+def _any_width(store: Store, step: Step, beyond: Literal["zeros", "nothing"]) -> list[Expr]:
+    return _MultipleNotation(store, step, beyond).define_any_width()

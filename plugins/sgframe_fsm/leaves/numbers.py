@@ -33,6 +33,7 @@ class NumberSpec:
         low, high: bounds; None is no bound. ``low_open``, ``high_open``: the bound itself is excluded.
         multiples: numbers above zero of each of which it is an integer multiple.
         not_integer: whole numbers are excluded.
+        plain: of an integer nothing but digits is written, as draft 4 has it, to which 1.0 is none.
     """
 
     integer: bool = False
@@ -42,6 +43,7 @@ class NumberSpec:
     high_open: bool = False
     multiples: tuple[Decimal, ...] = ()
     not_integer: bool = False
+    plain: bool = False
 
     def admits(self, value: Decimal) -> bool:
         """Whether ``value`` is a number of this spec. Raises GrammarTooLarge for one of too many digits."""
@@ -61,7 +63,7 @@ def number_expression(store: Store, spec: NumberSpec) -> Expr:
     """The numbers of ``spec``; NOTHING when there is none. A lexeme, but for multiples without a bound.
 
     Raises GrammarTooLarge for bounds and multiples of too many digits, and Unsupported, without a pointer, for multiples
-    without a bound that must not be whole.
+    that cannot be told from other numbers, and those without a bound that must not be whole.
     """
     _check_digits(*(bound for bound in (spec.low, spec.high) if bound is not None), *spec.multiples)
     positive = _above_zero(spec.low, spec.low_open, spec.high, spec.high_open)
@@ -102,8 +104,9 @@ def _sizes(store: Store, spec: NumberSpec, interval: Interval) -> Expr:
     """The numbers of ``interval`` that are multiples as ``spec`` has it."""
     multiples = (*spec.multiples, Decimal(1)) if spec.integer else spec.multiples
     if multiples:
-        numbers = multiples_between(store, Step.of(multiples), interval)
-        return _with_exponent(store, numbers, negative=False) if interval.high is None else numbers
+        plain = spec.plain and spec.integer
+        numbers = multiples_between(store, Step.of(multiples), interval, "nothing" if plain else "zeros")
+        return _with_exponent(store, numbers, negative=False) if interval.high is None and not plain else numbers
     bounds = [bound for bound in (interval.low, interval.high) if bound is not None]
     places = max(0, *(-int(bound.as_tuple().exponent) for bound in bounds))
     numbers = DecimalNotation(store, places, "digits").between(interval)

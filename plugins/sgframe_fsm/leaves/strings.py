@@ -67,6 +67,11 @@ def admits(store: Store, spec: StringSpec, text: str) -> bool:
     )
 
 
+def try_pattern(store: Store, pattern: str) -> None:
+    """Raises InvalidRegex or UnsupportedRegex where ``pattern`` may not stand in a spec."""
+    _matching(store, pattern, False)
+
+
 @per_store
 def _matching(store: Store, pattern: str, plain: bool) -> Expr:
     return compile_regex(store, pattern, JsonCharacters(store, plain=plain), search=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from sgframe_fsm.errors import Unsupported, within
+from sgframe_fsm.errors import Unsupported
 from sgframe_fsm.expressions.store import NOTHING, Store
 from sgframe_fsm.leaves.numbers import number_expression
 from sgframe_fsm.leaves.strings import string_expression
@@ -162,6 +162,5 @@ class Meeting:
         if isinstance(clause, StringShape) and (
             clause.spec.patterns or clause.spec.not_patterns or clause.spec.formats
         ):
-            with within(clause.pointer, "pattern"):
-                return string_expression(self._store, clause.spec) != NOTHING
+            return string_expression(self._store, clause.spec) != NOTHING
         return True

@@ -8,9 +8,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from sgframe_fsm.errors import GrammarTooLarge, within
+from sgframe_fsm.errors import GrammarTooLarge
 from sgframe_fsm.expressions.store import Store
-from sgframe_fsm.leaves.strings import StringSpec, admits
+from sgframe_fsm.leaves.strings import admits
 from sgframe_fsm.schema.naming import Naming
 from sgframe_fsm.schema.requirements import OneOf, Requirement
 from sgframe_fsm.schema.shapes import (
@@ -35,13 +35,14 @@ DEEPEST = 60
 
 
 class Membership:
-    """Decides for one document."""
+    """Decides for one document. Where a schema object demands less than it says, what depends on it may hold."""
 
     def __init__(self, subschemas: Subschemas, naming: Naming, store: Store) -> None:
         self._subschemas = subschemas
         self._naming = naming
         self._store = store
         self._depth = 0
+        self._loose = 0
 
     def holds(self, schema: Schema, value: Any) -> bool:
         """Whether ``value`` is of ``schema``."""
@@ -49,22 +50,32 @@ class Membership:
             raise GrammarTooLarge("a constant in the schema is checked against too deep a schema; simplify either")
         self._depth += 1
         try:
-            return all(self._term(term, value) != term.negated for term in schema.terms)
+            return all(self._holds_term(term, value) for term in schema.terms)
         finally:
             self._depth -= 1
+
+    def _holds_term(self, term: Place | Leaf, value: Any) -> bool:
+        met = self._loose
+        held = self._term(term, value)
+        if not term.negated:
+            return held
+        return not held or self._loose > met  # what demands less than it says may not hold after all
 
     def _term(self, term: Place | Leaf, value: Any) -> bool:
         if isinstance(term, Leaf):
             return any(self.accepts(clause, value) for clause in term.clauses)
         unions = self._subschemas.clauses(term.pointer, type_of(value))
         before, after = self._subschemas.requirements(term.pointer)
+        self._loose += term.pointer in self._subschemas.loose
         return all(any(self.accepts(clause, value) for clause in union) for union in unions) and all(
             self._fulfils(requirement, value) for requirement in (*before, *after)
         )
 
     def _fulfils(self, requirement: Requirement, value: Any) -> bool:
         if isinstance(requirement, OneOf):
-            return sum(self.holds(schema, value) for schema in requirement.alternatives) == 1
+            met = self._loose
+            held = sum(self.holds(schema, value) for schema in requirement.alternatives)
+            return held == 1 or (held > 1 and self._loose > met)
         return any(self.holds(schema, value) for schema in requirement.alternatives)
 
     def accepts(self, clause: Clause, value: Any) -> bool:
@@ -78,16 +89,12 @@ class Membership:
             case NumberShape(spec):
                 held = spec.admits(Decimal(value))
             case StringShape(spec):
-                held = self._string(clause.pointer, spec, value)
+                held = admits(self._store, spec, value)
             case ArrayShape():
                 held = self._array(clause, value)
             case ObjectRules():
                 held = self._object(clause, value)
         return held
-
-    def _string(self, pointer: str, spec: StringSpec, value: str) -> bool:
-        with within(pointer, "pattern"):
-            return admits(self._store, spec, value)
 
     def _array(self, shape: ArrayShape, items: list[Any]) -> bool:
         if not shape.min_items <= len(items) <= (len(items) if shape.max_items is None else shape.max_items):

@@ -54,7 +54,8 @@ def _numbers(one: NumberSpec, other: NumberSpec) -> NumberSpec | None:
         return None
     if low is not None and high is not None and (low > high or (low == high and (low_open or not high_closed))):
         return None
-    return NumberSpec(integer, low, low_open, high, not high_closed, _both(one.multiples, other.multiples), not_integer)
+    multiples, plain = _both(one.multiples, other.multiples), one.plain or other.plain
+    return NumberSpec(integer, low, low_open, high, not high_closed, multiples, not_integer, plain)
 
 
 def _strings(one: StringSpec, other: StringSpec) -> StringSpec | None:

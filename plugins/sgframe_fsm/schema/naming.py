@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sgframe_fsm.errors import within
 from sgframe_fsm.expressions.store import Store
 from sgframe_fsm.leaves.strings import StringSpec, admits
 from sgframe_fsm.schema.shapes import Members, Schema, all_of
@@ -27,12 +26,11 @@ class Naming:
         if not members.patterns:
             return [members.additional if declared is None else declared]
         found = [] if declared is None else [declared]
-        found += [schema for pattern, schema in members.patterns if self._matches(members, pattern, name)]
+        found += [schema for pattern, schema in members.patterns if self._matches(pattern, name)]
         return found or [members.additional]
 
-    def _matches(self, members: Members, pattern: str, name: str) -> bool:
+    def _matches(self, pattern: str, name: str) -> bool:
         key = (pattern, name)
         if key not in self._known:
-            with within(members.pointer, "patternProperties"):
-                self._known[key] = admits(self._store, StringSpec(patterns=(pattern,)), name)
+            self._known[key] = admits(self._store, StringSpec(patterns=(pattern,)), name)
         return self._known[key]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from sgframe_fsm.errors import Unsupported
 from sgframe_fsm.expressions.store import Store
+from sgframe_fsm.leaves.strings import try_pattern
 from sgframe_fsm.schema.layout import Layout
 from sgframe_fsm.schema.meeting import Meeting
 from sgframe_fsm.schema.membership import Membership
@@ -29,7 +31,7 @@ class Document:
     def __init__(self, schema: object, store: Store, *, approximate: bool = False) -> None:
         self.approximations: list[str] = []
         self._approximate = approximate
-        self._subschemas = Subschemas(schema, self.refuse)
+        self._subschemas = Subschemas(schema, self.refuse, partial(try_pattern, store))
         naming = Naming(store)
         self._membership = Membership(self._subschemas, naming, store)
         meeting = Meeting(store, naming, self._membership, self._supposed)
@@ -39,6 +41,7 @@ class Document:
         self._solutions: dict[Schema, tuple[Clause, ...]] = {}
         self._shapes: dict[Schema, tuple[Shape, ...]] = {}
         self.root = self._subschemas.root
+        self.is_draft_4 = self._subschemas.is_draft_4
 
     def refuse(self, error: Unsupported) -> None:
         """Raise ``error``, unless approximations were asked for: then it is noted, and the caller allows more."""

@@ -52,7 +52,8 @@ DIALECTS = ("://json-schema.org/", "://spec.openapis.org/oas/")
 
 
 class References:
-    """Resolves references within one document. ``at[pointer]`` is the value at each pointer met so far."""
+    """Resolves references within one document. ``at[pointer]`` is the value at each pointer met so far; ``is_draft_4``:
+    whether the document says that it is of that draft or the one before."""
 
     def __init__(self, document: Any) -> None:
         self.at: dict[str, Any] = {"": document}
@@ -62,7 +63,8 @@ class References:
                 f"the dialect {dialect!r} is unknown, its keywords may mean anything; leave it out for draft 2020-12"
             )
             raise Unsupported("", "$schema", reason)
-        self._id = "id" if "draft-04" in dialect or "draft-03" in dialect else "$id"
+        self.is_draft_4 = "draft-04" in dialect or "draft-03" in dialect
+        self._id = "id" if self.is_draft_4 else "$id"
 
     def resolve(self, place: str, keyword: str) -> str:
         """The pointer that the reference in ``keyword`` of the schema at ``place`` means.

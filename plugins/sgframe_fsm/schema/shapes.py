@@ -8,25 +8,23 @@ finitely many. Knows nothing of how a shape is written as text.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sgframe_fsm.leaves.numbers import NumberSpec
 from sgframe_fsm.leaves.strings import StringSpec
 from sgframe_fsm.schema.values import ARRAY, BOOLEAN, NULL, NUMBER, OBJECT, STRING, type_of
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """The subschema at a JSON pointer of the document, or all values that it does not allow."""
 
     pointer: str
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """Values of any of these clauses, or all values of none of them."""
 
     clauses: tuple[Clause, ...]
@@ -36,8 +34,7 @@ class Leaf:
 Terms: TypeAlias = tuple[Place | Leaf, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(NamedTuple):
     """All the terms hold. Their order decides the order of properties; equal schemas have equal terms in equal order."""
 
     terms: Terms
@@ -58,7 +55,7 @@ def negation(schema: Schema) -> Schema:
     if schema in {ANYTHING, NEVER}:
         return NEVER if schema == ANYTHING else ANYTHING
     (term,) = schema.terms
-    return Schema((replace(term, negated=not term.negated),))
+    return Schema((term._replace(negated=not term.negated),))
 
 
 def opposites(schema: Schema) -> tuple[Schema, ...]:

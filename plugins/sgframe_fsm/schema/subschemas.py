@@ -6,9 +6,10 @@ Owns references between them. Does not know how demands are met together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from sgframe_fsm.errors import InvalidSchema, Unsupported
+from sgframe_fsm.errors import InvalidSchema, Unsupported, within
 from sgframe_fsm.schema.evaluation import unevaluated
 from sgframe_fsm.schema.keywords import ASSERTING, clause_of, full, inexpressible_format, types_in
 from sgframe_fsm.schema.references import References, step
@@ -20,6 +21,7 @@ from sgframe_fsm.schema.shapes import (
     Const,
     Leaf,
     Members,
+    NumberShape,
     ObjectRules,
     Place,
     Schema,
@@ -35,14 +37,23 @@ MEANINGFUL = ASSERTING | COMBINING | {"unevaluatedItems", "unevaluatedProperties
 
 
 class Subschemas:
-    """Reads one document. ``refuse`` is told of what cannot be honoured, and raises it unless it may be left out; ``loose``
-    are the schema objects of which something was left out."""
+    """Reads one document.
 
-    def __init__(self, document: Any, refuse: Callable[[Unsupported], None]) -> None:
+    Args:
+        refuse: is told of what cannot be honoured, and raises it unless it may be left out; ``loose`` are the schema objects
+            of which something was left out.
+        try_pattern: raises InvalidRegex or UnsupportedRegex for a pattern that cannot be compiled.
+    """
+
+    def __init__(
+        self, document: Any, refuse: Callable[[Unsupported], None], try_pattern: Callable[[str], None]
+    ) -> None:
         self._refuse = refuse
+        self._try_pattern = try_pattern
         self.loose: set[str] = set()
         self._references = References(document)
-        self._checked: set[str] = set()
+        self.is_draft_4 = self._references.is_draft_4
+        self._nodes: dict[str, dict[str, Any]] = {}
         self._clauses: dict[tuple[str, int], tuple[tuple[Clause, ...], ...]] = {}
         self._requirements: dict[str, tuple[list[Requirement], list[Requirement]]] = {}
         self.root = self.at("", document)
@@ -55,8 +66,10 @@ class Subschemas:
                 raise InvalidSchema(pointer, "$ref", "it leads back to itself and describes nothing on the way")
             passed.add(pointer)
             self._references.at[pointer] = node
-            pointer = self._references.resolve(pointer, "$ref")
-            node = self._references.at[pointer]
+            target = self._resolve(pointer, "$ref")
+            if target is None:
+                break
+            pointer, node = target, self._references.at[target]
         if isinstance(node, bool):
             return ANYTHING if node else NEVER
         if not isinstance(node, dict):
@@ -80,7 +93,8 @@ class Subschemas:
             why = f"{node['format']!r} cannot be honoured: {reason}; leave it out"
             self.leave_out(pointer, Unsupported(pointer, "format", why))
         bits = (1 << place for place in range(types.bit_length()))
-        yield tuple(clause_of(bit, pointer, node, self.at) for bit in bits if bit & types)
+        clauses = (clause_of(bit, pointer, node, self.at) for bit in bits if bit & types)
+        yield tuple(map(_plain, clauses) if self.is_draft_4 else clauses)
         if "const" in node:
             yield (Const(node["const"], identity(node["const"]), pointer),)
         if "enum" in node:
@@ -118,18 +132,51 @@ class Subschemas:
         return before, after
 
     def node(self, pointer: str) -> dict[str, Any]:
-        """The schema object at a pointer that was met before, its keywords well formed."""
-        node: dict[str, Any] = self._references.at[pointer]
-        if pointer not in self._checked:
+        """The schema object at a pointer that was met before: its keywords are well formed, its patterns compile."""
+        if pointer not in self._nodes:
+            node = self._references.at[pointer]
             check(pointer, node)
-            self._checked.add(pointer)
+            self._nodes[pointer] = self._with_patterns_tried(pointer, node)
+        return self._nodes[pointer]
+
+    def _with_patterns_tried(self, pointer: str, node: dict[str, Any]) -> dict[str, Any]:
+        """``node`` without the patterns that cannot be honoured. Nobody knows which names those match that stand in
+        ``patternProperties``, so ``additionalProperties`` goes with them."""
+        types = types_in(node)
+        if "pattern" in node and types & STRING and not self._is_honoured(pointer, "pattern", node["pattern"]):
+            node = {keyword: value for keyword, value in node.items() if keyword != "pattern"}
+        if "patternProperties" in node and types & OBJECT:
+            named = node["patternProperties"]
+            kept = {
+                name: value for name, value in named.items() if self._is_honoured(pointer, "patternProperties", name)
+            }
+            if len(kept) < len(named):
+                node = {**node, "patternProperties": kept, "additionalProperties": True}
         return node
+
+    def _is_honoured(self, pointer: str, keyword: str, pattern: str) -> bool:
+        try:
+            with within(pointer, keyword):
+                self._try_pattern(pattern)
+        except Unsupported as error:
+            self.leave_out(pointer, error)
+            return False
+        return True
+
+    def _resolve(self, pointer: str, keyword: str) -> str | None:
+        """Where a reference leads; None if it leads out of the document, and that may be left out."""
+        try:
+            return self._references.resolve(pointer, keyword)
+        except Unsupported as error:
+            self.leave_out(pointer, error)
+            return None
 
     def _read(self, keyword: str, pointer: str, node: dict[str, Any]) -> Iterator[Requirement]:
         value = node[keyword]
         if keyword in REFERENCES:
-            target = self._references.resolve(pointer, keyword)
-            yield AnyOf((self.at(target, self._references.at[target]),))
+            target = self._resolve(pointer, keyword)
+            if target is not None:
+                yield AnyOf((self.at(target, self._references.at[target]),))
         elif keyword == "not":
             yield AnyOf((negation(self.at(step(pointer, keyword), value)),))
         elif keyword == "if":
@@ -167,3 +214,10 @@ class Subschemas:
         else:
             consequence = self.at(pointer, needed)
         return Cases(((absent, ANYTHING), (present, consequence)))
+
+
+def _plain(clause: Clause) -> Clause:
+    """As draft 4 has it: an integer is written without a point and without an exponent."""
+    if isinstance(clause, NumberShape) and clause.spec.integer:
+        return replace(clause, spec=replace(clause.spec, plain=True))
+    return clause

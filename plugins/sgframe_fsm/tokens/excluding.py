@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgframe_fsm.expressions.nodes import (
-    BYTES,
     COMPLEMENT,
     EMPTY,
     INTERSECTION,
@@ -18,10 +17,9 @@ from sgframe_fsm.expressions.nodes import (
     REPEAT,
     SEQUENCE,
     UNION,
-    WORDS,
 )
-from sgframe_fsm.expressions.partitions import members_of
 from sgframe_fsm.expressions.store import NOTHING, Expr, Store
+from sgframe_fsm.tokens.bounding import leaf_words
 from sgframe_fsm.tokens.trie import FIRST, Int32s, Trie
 from sgframe_fsm.tokens.walking import Reached
 
@@ -47,9 +45,10 @@ def forbidden(store: Store, part: Expr, base: Expr) -> list[bytes] | None:
     )
 
 
-def without(found: Reached, prefixes: list[bytes], trie: Trie) -> Reached:
-    """``found`` but for what begins with one of ``prefixes``."""
-    spans = [span for span in map(trie.span, prefixes) if span is not None]
+def without(found: Reached, prefixes: list[bytes], start: int, trie: Trie) -> Reached:
+    """``found`` from the node ``start`` on, but for what begins there with one of ``prefixes``."""
+    before = trie.text(start)
+    spans = [span for prefix in prefixes if (span := trie.span(before + prefix)) is not None]
     if not spans:
         return found
     ends = np.frombuffer(found.ends, np.int32)
@@ -88,19 +87,13 @@ def _words(store: Store, finite: Expr) -> list[bytes] | None:
     pending = [finite]
     while pending:
         expression = pending.pop()
-        node = store.node(expression)
-        if node[0] == LITERAL:
-            words.append(node[1])
-        elif node[0] == BYTES:
-            words += (bytes((byte,)) for byte in members_of(node[1]))
-        elif node[0] == WORDS:
-            words += (word[node[4] :] for word in store.words(node[1])[node[2] : node[3]])
+        node, leaf = store.node(expression), leaf_words(store, expression)
+        if leaf is not None:
+            words += leaf
         elif node[0] == UNION:
             pending += node[1]
         elif node[0] == REPEAT and node[2:] == (0, 1):
             pending += (EMPTY, node[1])
-        elif expression == EMPTY:
-            words.append(b"")
         else:
             return None
     return words

@@ -82,6 +82,7 @@ class Jumps:
         self._canonical = canonical
         self._runs: dict[Expr, Run | None] = {}
         self._known: dict[tuple[Expr, tuple[int, ...]], Ints] = {}
+        self._crossed: dict[tuple[bytes, Expr], bool] = {}
 
     def forced_tokens(self, state: Expr, context: Sequence[int]) -> Ints:
         """See Matcher; ``context`` are the last tokens accepted before ``state``."""
@@ -121,7 +122,16 @@ class Jumps:
         return None if not data or 0 in borders else Run(data, (*borders, length))
 
     def _spans(self, prefix: bytes, rest: Expr) -> bool:
-        return self._trie.has_longer(prefix) and self._masks.spans(prefix, rest)
+        following, last = self._trie.after(prefix)
+        possible, exact = self._stepper.first_bytes(rest)
+        if not following & possible:
+            return False
+        if exact and last & possible:
+            return True
+        key = prefix, rest
+        if key not in self._crossed:
+            self._crossed[key] = self._masks.spans(prefix, rest)
+        return self._crossed[key]
 
 
 def _are_equal(pair: tuple[int, int]) -> bool:

@@ -7,8 +7,10 @@ from sgframe_fsm import CompressedFsmSettings
 from sgframe_fsm.expressions.store import Store
 from sgframe_fsm.leaves.strings import StringSpec, string_expression
 from sgframe_fsm.tokens.jumping import Canonical
+from sgframe_fsm.tokens.keeping import Shelf
 from sgframe_fsm.tokens.masks import Masks
 from sgframe_fsm.tokens.matching import LoadedGrammar
+from sgframe_fsm.tokens.spelling import texts
 from sgframe_fsm.tokens.tables import Tables
 
 _MIB = 2**20
@@ -18,9 +20,7 @@ class Loader:
     """Built once a process."""
 
     def __init__(self, settings: CompressedFsmSettings, vocabulary: Vocabulary) -> None:
-        tokens = list(vocabulary.tokens)
-        for token in vocabulary.stop_ids:
-            tokens[token] = b""  # some models stop at a token that has text; here it has none
+        tokens = texts(vocabulary)
         self._tables = Tables(
             tokens,
             kernels=settings.kernels,
@@ -28,6 +28,7 @@ class Loader:
             mask_bytes=settings.mask_cache * _MIB,
         )
         self._canonical = Canonical(tokens, vocabulary.tokenizer_json)
+        self._shelf = Shelf(settings.state_memory * _MIB)
         self._max_states = settings.max_states
 
     def warm_up(self) -> None:
@@ -37,4 +38,4 @@ class Loader:
         Masks(store, self._tables).mask(store.derivative(string, ord('"')))
 
     def load(self, data: bytes) -> LoadedGrammar:
-        return LoadedGrammar(data, self._tables, self._canonical, self._max_states)
+        return LoadedGrammar(data, self._tables, self._canonical, self._shelf, self._max_states)

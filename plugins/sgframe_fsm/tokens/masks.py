@@ -15,8 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sgframe.errors import RequestError
-from sgframe_fsm.expressions.nodes import REFERENCE, SEQUENCE, UNION
+from sgframe_fsm.expressions.nodes import LEXEME, LITERAL, REFERENCE, SEQUENCE, UNION
 from sgframe_fsm.expressions.store import Expr, Store
 from sgframe_fsm.tokens.reaching import ROOT, Reaching
 from sgframe_fsm.tokens.relaxing import reduced
@@ -25,8 +24,11 @@ from sgframe_fsm.tokens.walking import Reached
 
 Continuation: TypeAlias = "tuple[Expr, Continuation] | None"
 """The frames to come, the next one first."""
+_APART = (LEXEME, LITERAL, REFERENCE, UNION)
+MAX_APART = 16
+"""Alternatives that begin with a literal, or with others, are looked at one by one up to so many, else walked together."""
 MAX_SINGLE = 3
-"""Alternatives without a lexeme are walked one by one up to so many, else together."""
+"""Those that begin otherwise are walked one by one up to so many, else together."""
 _numbers = count()
 
 
@@ -43,8 +45,7 @@ class Masks:
         self._alternatives: dict[Expr, tuple[Expr, ...]] = {}
 
     def mask(self, state: Expr) -> memoryview:
-        """One bit a token, as Matcher.fill_mask has them. Raises RequestError where the grammar has a way on and the
-        vocabulary no token for it."""
+        """One bit a token, as Matcher.fill_mask has them. Raises GrammarTooLarge."""
         number = self._number_of.get(state)
         mask: memoryview | None = None if number is None else self._tables.cache.get(number)
         return self._make(state) if mask is None else mask
@@ -57,12 +58,6 @@ class Masks:
     def _make(self, state: Expr) -> memoryview:
         self._store.budget.refill()
         walked = list(self._walk(state, ROOT))
-        if not self._store.nullable(state) and not any(found.goes_on for _, found in walked):
-            raise RequestError(
-                "the output cannot go on as the constraint asks: no token of this model spells a byte that has to come "
-                "next; choose another spelling, or another model",
-                code="unsupported_constraint",
-            )
         frames = tuple(frame for frame, _ in walked)
         number = self._number_of_frames.get(frames)
         if number is None:
@@ -95,6 +90,8 @@ class Masks:
         pending: list[tuple[Expr, Continuation, bytes]] = [(state, None, nodes)]
         while pending:
             frame, after, nodes = pending.pop()
+            if store.is_empty(frame):  # a definition that never comes to an end
+                continue
             node = store.node(frame)
             if node[0] == SEQUENCE:
                 frame, after = node[1], (node[2], after)
@@ -130,11 +127,13 @@ class Masks:
         if store.node(frame)[0] == REFERENCE:
             return tuple(store.children(frame))
         parts = store.alternatives(frame)
-        lexemes = tuple(part for part in parts if store.head(part)[0] is not None)
-        others = tuple(part for part in parts if part not in lexemes)
-        if not lexemes:
+        kinds = [store.node(store.front(part)[0])[0] for part in parts]
+        apart = _APART if sum(kind in _APART for kind in kinds) <= MAX_APART else (LEXEME,)
+        alone = tuple(part for part, kind in zip(parts, kinds, strict=True) if kind in apart)
+        others = tuple(part for part, kind in zip(parts, kinds, strict=True) if kind not in apart)
+        if not alone:
             return (frame,)
-        return lexemes + (others if len(others) <= MAX_SINGLE else (store.union(others),))
+        return alone + (others if len(others) <= MAX_SINGLE else (store.union(others),))
 
 
 def _joined(nodes: bytes, ends: bytes) -> bytes:

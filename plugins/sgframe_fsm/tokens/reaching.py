@@ -11,16 +11,19 @@ from itertools import count
 import numpy as np
 
 from sgframe_fsm.expressions.digests import Digests
-from sgframe_fsm.expressions.nodes import LEXEME
+from sgframe_fsm.expressions.nodes import LEXEME, LITERAL
 from sgframe_fsm.expressions.store import NOTHING, Expr, GrammarTooLarge, Store
+from sgframe_fsm.tokens.branching import branches
 from sgframe_fsm.tokens.excluding import forbidden, without
 from sgframe_fsm.tokens.relaxing import relax
 from sgframe_fsm.tokens.rows import States, TableFull
 from sgframe_fsm.tokens.tables import Tables
-from sgframe_fsm.tokens.walking import Reached
+from sgframe_fsm.tokens.walking import Reached, spelled, united
 
 ROOT = np.zeros(1, np.int32).tobytes()
 """The set of nodes, written as Reached.ends is, from which a whole token is read."""
+FEW = 4
+"""Of so many nodes what goes along a literal is looked up, of more it is walked."""
 MIN_HORIZON = 6
 """With fewer bytes to go, a walk of its own is quicker than correcting the one without a bound."""
 _serials = count()
@@ -41,36 +44,51 @@ class Reaching:
         cache, key = self._tables.cache, (self._serial, frame, nodes)
         found: Reached | None = cache.get(key)
         if found is None:
-            node = self._store.node(frame)
-            found = self._reach_lexeme(node[1], node[2], nodes) if node[0] == LEXEME else self._walk(frame, nodes)
+            found = self._find(frame, nodes)
             cache.put(key, found, found.size)
         return found
 
-    def _reach_lexeme(self, part: Expr, base: Expr, nodes: bytes) -> Reached:
+    def _find(self, frame: Expr, nodes: bytes) -> Reached:
+        node = self._store.node(frame)
+        if node[0] == LITERAL and len(nodes) <= FEW * len(ROOT):
+            return spelled(node[1], nodes, self._tables.trie)
+        if node[0] != LEXEME:
+            return self._walk(frame, nodes)
+        _, part, base = node
+        return self._reach_lexeme(part, nodes) if base == NOTHING else self._reach_limited(part, base, nodes)
+
+    def _reach_lexeme(self, part: Expr, nodes: bytes) -> Reached:
         """Many tokens go on within a lexeme, so that a walk is long: the less of it the better."""
-        if nodes != ROOT:
-            return self._walk(part, nodes)
-        if base != NOTHING:
+        store = self._store
+        parts = branches(store, part)
+        if len(parts) > 1:
+            return united([self.reach(store.lexeme(part), nodes) for part in parts], self._tables.trie.words)
+        if nodes == ROOT:
+            relaxed, horizon = relax(store, part, self._tables.trie.longest)
+            if relaxed != part and horizon >= MIN_HORIZON:
+                return self._correct(part, relaxed, horizon)
+        return self._share(part, nodes)
+
+    def _reach_limited(self, part: Expr, base: Expr, nodes: bytes) -> Reached:
+        """A lexeme that is ``base`` but for a few strings."""
+        if len(nodes) == len(ROOT):
             prefixes = forbidden(self._store, part, base)
             if prefixes is not None:
-                return without(self.reach(self._store.lexeme(base), ROOT), prefixes, self._tables.trie)
-            return self._correct(part, base, 0)
-        relaxed, horizon = relax(self._store, part, self._tables.trie.longest)
-        if relaxed != part and horizon >= MIN_HORIZON:
-            return self._correct(part, relaxed, horizon)
-        return self._share(part)
+                found = self.reach(self._store.lexeme(base), nodes)
+                return without(found, prefixes, int(np.frombuffer(nodes, np.int32)[0]), self._tables.trie)
+        return self._correct(part, base, 0) if nodes == ROOT else self._walk(part, nodes)
 
     def _correct(self, part: Expr, base: Expr, horizon: int) -> Reached:
         """From what ``base`` reaches, walking only where ``part`` differs from it; it does not within ``horizon`` bytes."""
         return self._walk(part, ROOT, (base, self.reach(self._store.lexeme(base), ROOT), horizon))
 
-    def _share(self, part: Expr) -> Reached:
+    def _share(self, part: Expr, nodes: bytes) -> Reached:
         """What ``part`` reaches, as any grammar may have found out."""
-        digest = self._digests.of(part)
-        found: Reached | None = self._tables.cache.get(digest)
+        key = self._digests.of(part), nodes
+        found: Reached | None = self._tables.cache.get(key)
         if found is None:
-            found = self._walk(part, ROOT)
-            self._tables.cache.put(digest, found, found.size)
+            found = self._walk(part, nodes)
+            self._tables.cache.put(key, found, found.size)
         return found
 
     def _walk(self, part: Expr, nodes: bytes, base: tuple[Expr, Reached, int] | None = None) -> Reached:

@@ -6,8 +6,9 @@ A token has few bytes, so it cannot exhaust ``.{0,1000}``: the mask of that is t
 
 from __future__ import annotations
 
-from sgframe_fsm.expressions.nodes import LEXEME, LITERAL, NOTHING, REPEAT, SEQUENCE, UNBOUNDED
+from sgframe_fsm.expressions.nodes import INTERSECTION, LEXEME, LITERAL, NOTHING, REPEAT, SEQUENCE, UNBOUNDED
 from sgframe_fsm.expressions.store import Expr, Store
+from sgframe_fsm.tokens.bounding import consists_of, wanting
 
 
 def reduced(store: Store, frame: Expr, longest: int) -> Expr:
@@ -27,8 +28,9 @@ def reduced(store: Store, frame: Expr, longest: int) -> Expr:
 def relax(store: Store, expression: Expr, longest: int) -> tuple[Expr, int]:
     """The expression without the upper bounds of its repetitions, and for how many bytes both allow the same.
 
-    Only repetitions that stand in the expression one after the other count: inside an intersection or a complement a
-    bound may decide about all of the string. A lower bound of more than ``longest`` bytes, the longest token, becomes
+    Only repetitions that stand in the expression one after the other count, and bounds on the length of a pattern, as
+    long as a match is in reach from everywhere in it: elsewhere inside an intersection or a complement a bound may decide
+    about all of the string. A lower bound of more than ``longest`` bytes, the longest token, becomes
     one more than that. Where nothing can be taken away, the expression itself is returned.
     """
     relaxed: list[Expr] = []
@@ -45,9 +47,27 @@ def relax(store: Store, expression: Expr, longest: int) -> tuple[Expr, int]:
 
 def _relax_part(store: Store, part: Expr, longest: int) -> tuple[Expr, int]:
     node = store.node(part)
+    if node[0] == INTERSECTION:
+        return _relax_bounded(store, part, node[1])
     if node[0] != REPEAT or store.nullable(node[1]):
         return part, UNBOUNDED
     _, repeated, least, most = node
     if least > longest:
         return store.repeat(repeated, longest + 1, None), longest + 1
     return (store.repeat(repeated, least, None), most) if 1 < most < UNBOUNDED else (part, UNBOUNDED)
+
+
+def _relax_bounded(store: Store, part: Expr, both: tuple[Expr, ...]) -> tuple[Expr, int]:
+    """A pattern and a bound on its length: without the upper bound, and where there is no lower one without any."""
+    lengths = [inner for inner in both if store.node(inner)[0] == REPEAT and 1 < store.node(inner)[3] < UNBOUNDED]
+    if len(both) != 2 or len(lengths) != 1:
+        return part, UNBOUNDED
+    (length,) = lengths
+    (pattern,) = (inner for inner in both if inner != length)
+    _, character, least, most = store.node(length)
+    horizon = most - wanting(store, pattern)
+    if horizon <= 0 or store.nullable(character):
+        return part, UNBOUNDED
+    if not consists_of(store, pattern, store.repeat(character, 0, None)):
+        return part, UNBOUNDED
+    return store.intersection((pattern, store.repeat(character, least, None))) if least else pattern, horizon

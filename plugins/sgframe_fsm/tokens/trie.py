@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Int32s: TypeAlias = NDArray[np.int32]
 
+STEM = 8
+"""Bytes by which it is looked up whether a token may begin with something, before it is searched for."""
 STEP, END, FIRST, DEEPEST = range(4)
 """The columns of ``Trie.nodes``."""
 
@@ -30,18 +32,47 @@ class Trie:
             its subtree.
         ids: the tokens in the order of their nodes; those with equal bytes stand side by side.
         texts: the bytes of each of ``ids``; sorted.
+        places: where in ``texts`` each text stands first.
+        stems: the first STEM bytes of all longer texts.
         words: 32-bit words of a mask over the vocabulary.
+        followers: by span, what ``after`` found.
     """
 
     nodes: Int32s
     ids: Int32s
     texts: list[bytes]
+    places: dict[bytes, int]
+    stems: frozenset[bytes]
     words: int
+    followers: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     @property
     def longest(self) -> int:
         """Bytes of the longest token."""
         return int(self.nodes[0, DEEPEST])
+
+    def text(self, node: int) -> bytes:
+        """The bytes that lead to ``node``, below or at which there is a token."""
+        if not node:
+            return b""
+        depth = int(self.nodes[node, STEP]) >> 8
+        return self.texts[int(self.nodes[node, FIRST])][:depth]
+
+    def along(self, node: int, data: bytes) -> tuple[list[int], int | None]:
+        """The tokens that ``data``, or what it begins with, leads to from ``node``; and the node where all of it ends, if
+        there is one with others below."""
+        before = self.text(node)
+        whole = before + data
+        at = bisect_left(self.texts, whole)
+        shared = max((_common_length(text, whole) for text in self.texts[max(0, at - 1) : at + 1]), default=0)
+        found: list[int] = []
+        for length in range(len(before) + 1, shared + 1):
+            text = whole[:length]
+            place = self.places.get(text)
+            if place is not None:
+                found += self.ids[place : bisect_right(self.texts, text, place)].tolist()
+        span = self.span(whole) if shared == len(whole) else None
+        return found, span[0] if span is not None and span[1] > span[0] + 1 else None
 
     def span(self, prefix: bytes) -> tuple[int, int] | None:
         """The node of ``prefix`` and the end of its subtree; None where no token begins with it."""
@@ -52,10 +83,35 @@ class Trie:
         node = last - len(self.texts[at]) + len(prefix)  # from the prefix on, its nodes are its own and stand in a row
         return node, int(self.nodes[node, END])
 
-    def has_longer(self, prefix: bytes) -> bool:
-        """Whether there is a token that begins with ``prefix`` and has more bytes."""
-        at = bisect_right(self.texts, prefix)
-        return at < len(self.texts) and self.texts[at].startswith(prefix)
+    def after(self, prefix: bytes) -> tuple[int, int]:
+        """Sets of bytes: those that follow ``prefix`` in tokens, and those of them that end one."""
+        if len(prefix) >= STEM and prefix[:STEM] not in self.stems:
+            return 0, 0
+        span = self.span(prefix)
+        if span is None:
+            return 0, 0
+        if span not in self.followers:
+            self.followers[span] = self._after(*span)
+        return self.followers[span]
+
+    def _after(self, node: int, stop: int) -> tuple[int, int]:
+        following = last = 0
+        node += 1
+        while node < stop:
+            step, end, first, _ = self.nodes[node].tolist()
+            following |= 1 << (step & 255)
+            if self.nodes[node + 1, FIRST] > first:
+                last |= 1 << (step & 255)
+            node = end
+        return following, last
+
+
+def _common_length(left: bytes, right: bytes) -> int:
+    """How many bytes both begin with."""
+    length = min(len(left), len(right))
+    if left[:length] == right[:length]:
+        return length
+    return next(place for place in range(length) if left[place] != right[place])
 
 
 def build_trie(tokens: Sequence[bytes]) -> Trie:
@@ -77,7 +133,9 @@ def build_trie(tokens: Sequence[bytes]) -> Trie:
     nodes[1:count, STEP] |= data[starts[owner] + depth[1:count] - 1]
     nodes[:, FIRST] = np.searchsorted(last, np.arange(count + 1), side="left")
     nodes[:count, END], nodes[:count, DEEPEST] = _subtrees(depth[:count])
-    return Trie(nodes, np.array(order, np.int32), texts, -(-len(tokens) // 32))
+    places = dict(zip(reversed(texts), reversed(range(len(texts))), strict=True))
+    stems = frozenset(text[:STEM] for text in texts if len(text) > STEM)
+    return Trie(nodes, np.array(order, np.int32), texts, places, stems, -(-len(tokens) // 32))
 
 
 def _shared_prefixes(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: Int32s) -> Int32s:

@@ -6,6 +6,7 @@ A walk knows codes (see rows.py) and trie nodes only. It comes back with the sta
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,14 +18,16 @@ from sgframe_fsm.tokens.trie import Int32s, Trie
 
 SPARSE = 64
 """A result of at most so many tokens is kept as their ids; one of more as a mask."""
+FEW_NODES = 4096
+"""A trie of no more nodes is walked by numpy in less time than numba takes to be loaded."""
 
 
 class Reached(NamedTuple):
     """What a walk found.
 
     ``ids`` or ``mask``, the other being None: the tokens along whose bytes the automaton goes on. ``ends``: the nodes
-    at which what was walked may be all, but for those it started from; int32 bytes, so that they can be a key, in no
-    order.
+    with others below at which what was walked may be all, but for those it started from; int32 bytes, so that they can
+    be a key, in no order.
     """
 
     ids: Int32s | None
@@ -41,6 +44,31 @@ class Reached(NamedTuple):
         """Bytes of memory, roughly."""
         arrays = (array for array in (self.ids, self.mask) if array is not None)
         return 200 + len(self.ends) + sum(array.nbytes for array in arrays)
+
+
+def spelled(data: bytes, nodes: bytes, trie: Trie) -> Reached:
+    """What ``data`` reaches from ``nodes``, looked up."""
+    ids: set[int] = set()
+    ends = []
+    for start in np.frombuffer(nodes, np.int32).tolist():
+        tokens, end = trie.along(start, data)
+        ids.update(tokens)
+        if end is not None:
+            ends.append(end)
+    return Reached(np.array(sorted(ids), np.int32), None, np.array(ends, np.int32).tobytes())
+
+
+def united(parts: Sequence[Reached], words: int) -> Reached:
+    """What any of ``parts`` reached; a mask has so many ``words``."""
+    ends = np.unique(np.frombuffer(b"".join([found.ends for found in parts]), np.int32)).tobytes()
+    sparse = [found.ids for found in parts if found.ids is not None]
+    dense = [found.mask for found in parts if found.mask is not None]
+    ids = np.unique(np.concatenate(sparse)) if sparse else np.zeros(0, np.int32)
+    if not dense and len(ids) <= SPARSE:
+        return Reached(ids, None, ends)
+    mask = np.bitwise_or.reduce(dense) if dense else np.zeros(words, np.uint32)
+    np.bitwise_or.at(mask, ids >> 5, np.uint32(1) << (ids & 31).astype(np.uint32))
+    return Reached(None, mask, ends)
 
 
 class Walker(ABC):
@@ -69,8 +97,8 @@ class Walker(ABC):
 
 
 def make_walker(kernels: str, trie: Trie, table: RowTable) -> Walker:
-    """``kernels``: ``numba``, ``numpy``, or ``auto`` for the first that can be had."""
-    if kernels != "numpy":
+    """``kernels``: ``numba``, ``numpy``, or ``auto`` for the first that can be had and is worth loading."""
+    if kernels == "numba" or (kernels == "auto" and len(trie.nodes) > FEW_NODES):
         try:
             from sgframe_fsm.tokens.walking_numba import NumbaWalker  # noqa: PLC0415  # a second to import, and optional
 

@@ -141,7 +141,7 @@ def _walk(  # noqa: PLR0913  # a kernel takes its arrays one by one
                     mask[token >> 5] |= bit
                     hits[hit_count] = token
                     hit_count += 1
-            may_end = code >= 0 and code & MAY_END
+            may_end = code >= 0 and code & MAY_END and after > node + 1
             if may_end and not marks[node]:
                 marks[node] = True
                 ends[end_count] = node

@@ -99,7 +99,7 @@ class NumpyWalker(Walker):
     def _allow(self, nodes: Int32s, code: Int32s, other: Int32s) -> None:
         """The tokens of ``nodes`` lead to ``code``."""
         self._allowed[self._tokens(nodes, nodes + 1)] = True
-        may_end = (code >= 0) & (code & MAY_END != 0)
+        may_end = (code >= 0) & (code & MAY_END != 0) & (self.trie.nodes[nodes, END] > nodes + 1)
         self._marks[nodes[~may_end & (other != STUCK)]] = False
         self._marks[nodes[may_end]] = True
 
