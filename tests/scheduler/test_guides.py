@@ -213,11 +213,6 @@ def test_a_program_is_loaded_once() -> None:
 
 SINGLE = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=1)
 SETS = st.just([-1, 7, 8]) | st.just([*ANY]) | SINGLE | st.just([4, 5, 6])
-    st.just([-1, 7, 8])
-    | st.just([*ANY])
-    | st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=1)
-    | st.just([4, 5, 6])
-)
 SCRIPTS = st.lists(SETS, min_size=1, max_size=14)
 REQUESTS = st.lists(
     st.tuples(st.integers(0, 3), st.none() | SCRIPTS, st.integers(0, 14), st.booleans(), st.integers(1, 9)),
