@@ -31,6 +31,10 @@ class Constraint(msgspec.Struct, frozen=True):
     grammar: str = ""
 
 
+MOST_CALLS = 16
+"""Calls in one output: a small model, once it calls, may see no reason to stop."""
+
+
 class Tool(msgspec.Struct, frozen=True):
     """A function that may be called; ``parameters`` is the JSON Schema of its arguments, an object."""
 
@@ -42,7 +46,7 @@ class ToolConstraint(msgspec.Struct, frozen=True):
     """Calls written as ``begin``, a JSON object ``{"name": …, "arguments": …}``, ``end``.
 
     The output is free text without ``begin`` in it, then calls; with ``required`` the calls alone, at least one. There
-    is at most one call unless ``parallel``; calls are parted by ``separator``.
+    is at most one call, with ``parallel`` MOST_CALLS; calls are parted by ``separator``.
     """
 
     tools: list[Tool]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sgframe.constraints import ToolConstraint
+from sgframe.constraints import MOST_CALLS, ToolConstraint
 from sgframe_fsm.expressions.store import EMPTY, Expr, Store
 from sgframe_fsm.leaves.literals import spelling
 from sgframe_fsm.leaves.separators import Separators
@@ -17,7 +17,7 @@ def tool_calls(store: Store, separators: Separators, constraint: ToolConstraint,
     begin = store.literal(constraint.begin.encode())
     call = store.sequence((_call(store, separators, arguments), store.literal(constraint.end.encode())))
     another = store.sequence((store.literal(constraint.separator.encode()), begin, call))
-    calls = store.sequence((call, store.repeat(another, 0, None if constraint.parallel else 0)))
+    calls = store.sequence((call, store.repeat(another, 0, MOST_CALLS - 1 if constraint.parallel else 0)))
     if constraint.required:
         return store.sequence((begin, calls))
     return _text_before(store, constraint.begin, calls)

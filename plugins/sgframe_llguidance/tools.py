@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from sgframe.constraints import Constraint, Tool, ToolConstraint
+from sgframe.constraints import MOST_CALLS, Constraint, Tool, ToolConstraint
 from sgframe.errors import RequestError
 from sgframe_llguidance.dialect import literal
 from sgframe_llguidance.schemas import embedded, prepare_schema
@@ -21,7 +21,7 @@ def tools_grammar(constraint: Constraint) -> str:
     if not asked.tools:
         raise RequestError("tools are asked for, and none is given: send at least one", code="invalid_tools")
     begin, more = _quote(asked.begin), _quote(asked.separator + asked.begin) if asked.parallel else ""
-    calls = f"call ({more} call)*" if asked.parallel else "call"
+    calls = f"call ({more} call){{0,{MOST_CALLS - 1}}}" if asked.parallel else "call"
     start = f"{begin} {calls}" if asked.required else f"TEXT | opening {calls}"
     rules = [f"start: {start}", "call: " + " | ".join(f"call_{number}" for number in range(len(asked.tools)))]
     rules += [f"call_{number}: {_call(tool, asked.end, constraint)}" for number, tool in enumerate(asked.tools)]

@@ -159,6 +159,13 @@ def test_calls_follow_each_other_only_if_parallel() -> None:
     assert not compiled("tools", tools(parallel=False))(twice)
 
 
+def test_there_are_no_more_calls_than_anybody_needs() -> None:
+    call = '<tool_call>\n{"name": "stop", "arguments": {}}\n</tool_call>'
+    accepts = compiled("tools", tools(parallel=True))
+    assert accepts("\n".join([call] * 16))
+    assert not accepts("\n".join([call] * 17))
+
+
 def test_an_unsupported_parameter_names_its_tool() -> None:
     tags = Tool("tag", {"type": "object", "properties": {"t": {"type": "array", "items": {}, "uniqueItems": True}}})
     error = refusal("tools", tools(offered=(STOP, tags)))
