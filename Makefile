@@ -8,6 +8,8 @@
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
+# Two files of tests at a time, in order, each with one thread: what one waits for, another computes.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: install serve test test-all soak lint clean
@@ -18,10 +20,10 @@ serve: .venv/.installed
 	@exec $(BIN)/sgframe serve $(ARGS)
 
 test: .venv/.installed-test
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: .venv/.installed-test
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 soak: .venv/.installed-test
 	$(BIN)/python -m pytest tests/soak --soak-seconds 1200 $(ARGS)

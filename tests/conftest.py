@@ -1,6 +1,8 @@
 """Makes ``tests/support`` importable for every test, and knows the soak's options."""
 
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,3 +15,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--soak-seed", type=int, default=0, help="the seed of its first episode; each further one takes the next"
     )
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """An empty folder whose path leaves room for the names of sockets, as ``tmp_path`` does not everywhere."""
+    with tempfile.TemporaryDirectory(prefix="t") as folder:
+        yield Path(folder)

@@ -182,15 +182,15 @@ def test_wrong_settings_say_what_is_meant() -> None:
         Engine(**(SIMULATED | {"backend": "cuda"}))
 
 
-def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
+def test_a_script_without_a_main_guard_runs_once(short_path: Path) -> None:
+    script = short_path / "script.py"
     script.write_text(
         "from sgframe import Engine, SamplingParams\n"
         "print('begin')\n"
         "engine = Engine(model='simulated', backend='simulated', source='simulated')\n"
         "print(engine.generate('abc', SamplingParams(max_tokens=4)).text)\n"
     )
-    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(short_path)}
     done = subprocess.run(
         [sys.executable, script], check=False, env=environ, capture_output=True, text=True, timeout=60
     )

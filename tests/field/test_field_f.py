@@ -185,15 +185,15 @@ def test_a_client_that_does_not_read_cannot_keep_the_server_from_ending() -> Non
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
-def test_a_server_serves_without_standard_streams(closed: tuple[int, ...], tmp_path: Path) -> None:
-    serves_and_ends(tmp_path, preexec_fn=lambda: [os.close(descriptor) for descriptor in closed])
+def test_a_server_serves_without_standard_streams(closed: tuple[int, ...], short_path: Path) -> None:
+    serves_and_ends(short_path, preexec_fn=lambda: [os.close(descriptor) for descriptor in closed])
 
 
-def test_a_server_serves_when_nobody_reads_its_ready_line(tmp_path: Path) -> None:
+def test_a_server_serves_when_nobody_reads_its_ready_line(short_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        serves_and_ends(tmp_path, stdout=writer)
+        serves_and_ends(short_path, stdout=writer)
     finally:
         os.close(writer)
 
