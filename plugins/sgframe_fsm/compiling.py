@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import cache
 from typing import Any, NoReturn, TypeAlias
@@ -16,13 +16,16 @@ from sgframe_fsm.emission.document import schema_expression
 from sgframe_fsm.emission.emitting import Context
 from sgframe_fsm.errors import GrammarTooLarge, InvalidRegex, InvalidSchema
 from sgframe_fsm.expressions.partitions import ALL_BYTES
+from sgframe_fsm.expressions.risk import is_risky
 from sgframe_fsm.expressions.store import Expr, Store
 from sgframe_fsm.leaves.numbers import NumberSpec, number_expression
 from sgframe_fsm.leaves.separators import Separators
-from sgframe_fsm.leaves.strings import StringSpec, string_expression
+from sgframe_fsm.leaves.strings import StringSpec, risky_strings, string_expression
 from sgframe_fsm.regex import compile_regex
 from sgframe_fsm.regex.alphabet import Utf8
+from sgframe_fsm.regex.refusals import shown
 from sgframe_fsm.schema.normal import Document
+from sgframe_fsm.schema.pointing import name_patterns
 from sgframe_fsm.schema.shapes import ANYTHING, Leaf, ObjectRules, Schema, all_of
 from sgframe_fsm.tools import tool_calls
 
@@ -53,6 +56,19 @@ def compile_constraint(constraint: Constraint, alphabet: int = ALL_BYTES) -> tup
         )
     store = _common(alphabet).copy()
     return store, *compiler(store, constraint)
+
+
+def risky_parts(store: Store, root: Expr, constraint: Constraint) -> Iterator[tuple[Expr, str]]:
+    """What of a compiled constraint is better tried before it is served, and how to call it."""
+    if constraint.kind == "regex":
+        if is_risky(store, root):
+            yield root, f"the regex {shown(constraint.text)!r}"
+        return
+    kept = None
+    for spec, strings in risky_strings(store):
+        kept = kept or frozenset(store.reachable(root))
+        if strings in kept:
+            yield strings, name_patterns(json.loads(constraint.text), spec.patterns + spec.not_patterns)
 
 
 @cache

@@ -32,13 +32,20 @@ class InvalidSchema(RequestError):
 
 
 class Unsupported(RequestError):
-    """A keyword that is well formed cannot be honoured to the letter. ``reason`` says what was found and what to do."""
+    """A keyword that is well formed cannot be honoured to the letter. ``reason`` says what was found and, after the last
+    semicolon, what to do; ``found``, where given, is all that was found."""
 
-    def __init__(self, pointer: str, keyword: str, reason: str) -> None:
+    def __init__(self, pointer: str, keyword: str, reason: str, found: str = "") -> None:
         super().__init__(f"unsupported JSON schema: {place(pointer, keyword)}: {reason}", code="unsupported_schema")
         self.pointer = pointer
         self.keyword = keyword
         self.reason = reason
+        self.found = found or reason.rpartition("; ")[0] or reason
+
+    @property
+    def report(self) -> str:
+        """The same for one who asked for an approximation, and got it."""
+        return f"{place(self.pointer, self.keyword)} is not enforced: {self.found}"
 
 
 class GrammarTooLarge(RequestError):
@@ -56,7 +63,7 @@ def within(pointer: str, keyword: str) -> Iterator[None]:
     except InvalidRegex as error:
         raise InvalidSchema(pointer, keyword, str(error)) from None
     except UnsupportedRegex as error:
-        raise Unsupported(pointer, keyword, str(error)) from None
+        raise Unsupported(pointer, keyword, str(error), found=str(error)) from None
 
 
 def place(pointer: str, keyword: str = "") -> str:

@@ -1,7 +1,7 @@
 """The grammar ``compressed-fsm``: constraints become expressions over bytes, expressions become masks and forced tokens.
 
-The process that compiles needs no tables and no kernels, the one that matches no regexes and no schemas: each
-imports its half when it is first asked.
+The process that compiles needs tables only for what has to be tried, and no kernels; the one that matches needs no regexes
+and no schemas: each imports its half when it is first asked.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sgframe_fsm.tokens.spelling import Unspelled, alphabet, texts
 
 if TYPE_CHECKING:
     from sgframe_fsm.tokens.loading import Loader
+    from sgframe_fsm.tokens.trying import Trial
 
 
 class CompressedFsm(Grammar):
@@ -31,7 +32,7 @@ class CompressedFsm(Grammar):
 
     def compile(self, constraint: Constraint) -> Program:
         """See Grammar. What the vocabulary has no tokens for is left out; where nothing remains, that is an error too."""
-        from sgframe_fsm.compiling import compile_constraint  # noqa: PLC0415
+        from sgframe_fsm.compiling import compile_constraint, risky_parts  # noqa: PLC0415
         from sgframe_fsm.expressions.programs import dump  # noqa: PLC0415
 
         try:
@@ -43,6 +44,8 @@ class CompressedFsm(Grammar):
             raise Unspelled(self._alphabet) from None
         if store.is_empty(root):
             raise Unspelled(self._alphabet)
+        for part, what in risky_parts(store, root, constraint):
+            self._trial.run(dump(store, part), what)
         return Program(dump(store, root), approximations)
 
     def prepare(self) -> None:
@@ -56,6 +59,12 @@ class CompressedFsm(Grammar):
     @cached_property
     def _alphabet(self) -> int:
         return alphabet(texts(self._vocabulary))
+
+    @cached_property
+    def _trial(self) -> Trial:
+        from sgframe_fsm.tokens.trying import Trial  # noqa: PLC0415
+
+        return Trial(texts(self._vocabulary))
 
     @cached_property
     def _loader(self) -> Loader:

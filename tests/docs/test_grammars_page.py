@@ -80,6 +80,7 @@ MULTIPLES = [{"type": "integer", "multipleOf": 3}, {"type": "integer", "multiple
 TWICE = {"a": {"$dynamicAnchor": "n"}, "b": {"$id": "b", "$dynamicAnchor": "n"}}
 REFUSED: dict[str, Any] = {
     "uniqueItems": {"uniqueItems": True, "items": {"type": "integer"}},
+    "minProperties": {"type": "object", "minProperties": 2},
     "oneOf": {"oneOf": MULTIPLES},
     "not": {"not": {"multipleOf": 3}},
     "unevaluatedItems": {"contains": {"type": "null"}, "unevaluatedItems": False},

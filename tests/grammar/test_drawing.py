@@ -169,6 +169,7 @@ def test_a_png_is_drawn_with_matplotlib(tmp_path: Path) -> None:
         (["--regex", "a", "-o", "a.gif"], "drawn as .svg, .png, .dot, found '.gif'"),
         (["--regex", "a", "-o", "nowhere/a.svg"], "no folder nowhere"),
         (["--json-schema", "nowhere.json"], "nowhere.json cannot be read"),
+        (["--json-schema", " "], "--json-schema is empty"),
         (["--regex", "a("], "a group that is not closed"),
         (["--regex", "a{300}"], "cannot be read as a picture"),
     ],
@@ -178,6 +179,13 @@ def test_what_cannot_be_drawn_is_refused(options: list[str], message: str, tmp_p
     error = draw(*options, *output).exception
     assert isinstance(error, ConfigError)
     assert message in str(error)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.svg").mkdir()
+    error = draw("--regex", "a", "-o", str(tmp_path / "a.svg")).exception
+    assert isinstance(error, ConfigError)
+    assert "a.svg cannot be written (Is a directory)" in str(error)
 
 
 def test_exactly_one_grammar_is_drawn() -> None:

@@ -280,3 +280,10 @@ def test_what_cannot_be_honoured_is_approximated_by_more_and_said(
     store, root, notes = compile_constraint(Constraint("json_schema", text, approximate=True))
     assert [store.accepts(root, value.encode()) for value in (allowed, forbidden)] == [True, False]
     assert place in notes[0]
+
+
+def test_an_approximation_is_reported_and_not_advised_against() -> None:
+    text = json.dumps({"type": "array", "uniqueItems": True, "items": {"type": "integer"}})
+    _, _, notes = compile_constraint(Constraint("json_schema", text, approximate=True))
+    why = "whether items are equal can only be told where they are out of at most 32 listed values"
+    assert notes == (f"# 'uniqueItems' is not enforced: {why}",)

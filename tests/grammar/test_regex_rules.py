@@ -28,6 +28,7 @@ FULL = [
     ("abc", ["abc"], ["", "ab", "abcd"]),
     ("a|bc|", ["a", "bc", ""], ["b", "abc"]),
     ("(a)(?:b)(?<name>c)(?P<other>d)", ["abcd"], ["abc"]),
+    ("(?<n>a)|(?<n>b)|((?<n>c)|(?<n>d))", ["a", "b", "c", "d"], ["ab"]),
     ("a*b+c?", ["b", "aabbc"], ["a", "bcc"]),
     ("a*?b+?c??", ["b", "aabbc"], ["a", "bcc"]),
     ("a{2}b{1,}c{1,2}", ["aabc", "aabbcc"], ["abc", "aabccc"]),
@@ -140,6 +141,7 @@ INVALID = [
     r"\u{110000}",
 ]
 INVALID += [r"\u{110000}", r"\c1", r"\A", r"\Z", r"\e", r"\01", "^*", r"\b+", "(?=a)*", "(?<1a>x)", "(?y", r"\pL"]
+INVALID += ["(?<n>a)(?<n>b)", "(?<n>(?<n>a))", "(?:(?<n>a)|b)(?<n>c)", "(?:(?<n>a)|(?<n>b))(?<n>c)"]
 
 
 @pytest.mark.parametrize("pattern", INVALID)

@@ -75,6 +75,8 @@ def draw(
                 output.write_text(svg(picture), encoding="utf-8")
     except RequestError as error:
         raise ConfigError(str(error)) from error
+    except OSError as error:
+        raise ConfigError(f"--output: {output} cannot be written ({error.strerror}); name another file") from error
     click.echo(f"{output}: " + "; ".join(title for title, _ in automata))
 
 
@@ -92,6 +94,8 @@ def _text(file_or_text: str) -> str:
     """A schema begins with a brace or is a boolean; anything else is the name of a file."""
     if file_or_text.lstrip().startswith("{") or file_or_text in ("true", "false"):
         return file_or_text
+    if not file_or_text.strip():
+        raise ConfigError("--json-schema is empty; give a schema, or the file it stands in")
     try:
         return Path(file_or_text).read_text(encoding="utf-8")
     except OSError as error:

@@ -8,6 +8,10 @@ COMPILE_STEPS = 40_000
 """What a compile of 100 ms takes, with all that is done around the steps, on a server core of the 2020s."""
 
 
+SERVING_STEPS = 10_000
+"""What one call of a matcher may take, others waiting meanwhile: about 40 ms."""
+
+
 class Budget:
     """Steps that are left. ``refill`` gives the next piece of work the whole allowance again."""
 

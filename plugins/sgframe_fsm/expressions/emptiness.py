@@ -46,6 +46,10 @@ class Emptiness(Derivatives):
             return True
         return self._search(expression)
 
+    def lengths(self, expression: Expr) -> tuple[int, int]:
+        """Bounds on the bytes of a match: at least, at most; UNBOUNDED where none is known."""
+        return self._length(expression)
+
     def _outruns(self, node: Node) -> bool:
         """Whether a part of an intersection has plainly longer matches than the complement beside it leaves out. So it is
         with keys that are not among those known: no search is needed."""

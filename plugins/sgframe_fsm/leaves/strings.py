@@ -6,9 +6,12 @@ Owns lengths, patterns, formats and exclusions together. Knows nothing of schema
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sgframe_fsm.expressions.memoising import per_store
+from sgframe_fsm.expressions.partitions import SINGLE
+from sgframe_fsm.expressions.risk import is_risky
 from sgframe_fsm.expressions.store import Expr, Store
 from sgframe_fsm.leaves.formats import format_expression
 from sgframe_fsm.leaves.json_text import JsonCharacters
@@ -50,6 +53,14 @@ def string_expression(store: Store, spec: StringSpec) -> Expr:
         return everything
     excluded = store.union(alphabet.spellings(text) for text in sorted(spec.excluded))
     return store.lexeme(_quoted(store, [*parts, store.complement(excluded)]), everything)
+
+
+def risky_strings(store: Store) -> Iterator[tuple[StringSpec, Expr]]:
+    """Of what was built in ``store``, the strings that an author's patterns may make too large to be served."""
+    built: dict[tuple[StringSpec], Expr] = store.memory.get(string_expression.__wrapped__, {})  # type: ignore[attr-defined]
+    for (spec,), strings in built.items():
+        if (spec.patterns or spec.not_patterns) and is_risky(store, strings, escape=SINGLE[ord("\\")]):
+            yield spec, strings
 
 
 def admits(store: Store, spec: StringSpec, text: str) -> bool:

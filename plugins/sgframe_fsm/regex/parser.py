@@ -35,7 +35,7 @@ DEEPEST = 50
 
 _PLAIN = re.compile(r"[^\\^$.*+?()\[\]{}|\ud800-\udfff]+(?![*+?{])")
 """Characters that stand for themselves, none of them repeated."""
-_BOUNDS = re.compile(r"\{([0-9]{1,15})(,?)([0-9]{0,15})\}")
+_BOUNDS = re.compile(r"\{([0-9]{1,1000})(,?)([0-9]{0,1000})\}")
 _NO_LOWER_BOUND = re.compile(r"\{,[0-9]*\}")
 _GROUP_NAME = re.compile(r"P?<([^\W\d]\w*)>")
 _FLAGS = re.compile(r"([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
@@ -52,6 +52,8 @@ class _Parser(CharacterReader):
     def __init__(self, pattern: str) -> None:
         super().__init__(pattern)
         self._flags: frozenset[str] = frozenset()
+        self._names: frozenset[str] = frozenset()
+        """Of the groups that may match together with the next one."""
         self._depth = 0
 
     def parse(self) -> Node:
@@ -64,9 +66,13 @@ class _Parser(CharacterReader):
         return node
 
     def _alternation(self) -> Node:
-        branches = [self._branch()]
-        while self.take("|"):
+        before = named = self._names
+        branches: list[Node] = []
+        while not branches or self.take("|"):
+            self._names = before
             branches.append(self._branch())
+            named |= self._names
+        self._names = named
         return alternation(branches)
 
     def _branch(self) -> Node:
@@ -150,6 +156,9 @@ class _Parser(CharacterReader):
         if not self.take("?"):
             return self._group_body(start)
         if (name := _GROUP_NAME.match(self.pattern, self.at)) is not None:
+            if name[1] in self._names:
+                raise self.invalid(f"a second group named {name[1]!r}", "give each group a name of its own", start)
+            self._names |= {name[1]}
             self.at = name.end()
             return self._group_body(start)
         if self.peek() in (">", "(", "R", "P", "&", "|"):

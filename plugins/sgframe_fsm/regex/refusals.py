@@ -18,6 +18,10 @@ def unsupported(pattern: str, position: int, problem: str, remedy: str) -> Unsup
     return UnsupportedRegex(_message(pattern, position, problem, remedy))
 
 
+def shown(pattern: str) -> str:
+    """``pattern`` for a message: what it begins with."""
+    return pattern if len(pattern) <= _SHOWN else pattern[: _SHOWN - 1] + "…"
+
+
 def _message(pattern: str, position: int, problem: str, remedy: str) -> str:
-    shown = pattern if len(pattern) <= _SHOWN else pattern[: _SHOWN - 1] + "…"
-    return f"{problem} at position {position} (in characters, from 0) of the regex {shown!r}: {remedy}"
+    return f"{problem} at position {position} (in characters, from 0) of the regex {shown(pattern)!r}: {remedy}"

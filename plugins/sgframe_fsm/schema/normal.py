@@ -47,8 +47,8 @@ class Document:
         """Raise ``error``, unless approximations were asked for: then it is noted, and the caller allows more."""
         if not self._approximate:
             raise error
-        if str(error) not in self.approximations:
-            self.approximations.append(str(error))
+        if error.report not in self.approximations:
+            self.approximations.append(error.report)
 
     def shapes(self, schema: Schema) -> tuple[Shape, ...]:
         """The normal form: a union, without repetition; empty when it is plain that no value fits. Memoised."""

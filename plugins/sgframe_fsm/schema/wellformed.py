@@ -10,13 +10,15 @@ from sgframe_fsm.errors import InvalidSchema
 
 KINDS = frozenset(["null", "boolean", "integer", "number", "string", "array", "object"])
 
+LARGEST_COUNT = 2**63
+
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
 def _is_count(value: Any) -> bool:
-    return _is_number(value) and 0 <= value < 10**9 and value == int(value)
+    return _is_number(value) and 0 <= value <= LARGEST_COUNT and value == int(value)
 
 
 def _is_names(value: Any) -> bool:
@@ -32,7 +34,7 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-_COUNT = (_is_count, "a whole number from 0 below 1e9")
+_COUNT = (_is_count, f"a whole number from 0 to {LARGEST_COUNT}")
 _MAP = (_is_object, "an object of schemas")
 _SCHEMAS = (lambda value: isinstance(value, list) and bool(value), "a list of schemas, not empty")
 _BOUND = (_is_number, "a number")

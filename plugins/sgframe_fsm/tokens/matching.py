@@ -6,6 +6,7 @@ from array import array
 
 from sgframe.interfaces.grammar import CompiledGrammar, Matcher
 from sgframe.messages import Ints
+from sgframe_fsm.expressions.budget import SERVING_STEPS
 from sgframe_fsm.expressions.programs import load
 from sgframe_fsm.expressions.stepping import Stepper
 from sgframe_fsm.expressions.store import EMPTY, NOTHING, Expr, Store
@@ -57,7 +58,7 @@ class LoadedGrammar(CompiledGrammar):
         return FsmMatcher(self, automaton, array("i", (automaton.root,)), array("i"))
 
     def _fresh(self) -> Automaton:
-        store, root = load(self._data)
+        store, root = load(self._data, SERVING_STEPS)
         return Automaton(store, root, self._tables, self._canonical, self._max_states)
 
 
@@ -96,8 +97,8 @@ class Automaton:
 
     def adopt(self, source: Store, state: Expr) -> Expr:
         """A state of the same grammar's automaton over ``source``, in this one. What it is made of may be much: a deep
-        stack; there is room for as much again."""
-        self.store.budget.refill()
+        stack; there is room for as much again, and it may take as many steps as it needs."""
+        self.store.budget.left = 4 * len(source)
         state = self.store.absorb(source, state)
         self._max_states = max(self._max_states, 2 * len(self.store))
         return state

@@ -49,4 +49,10 @@ class Tables:
         self.trie = build_trie(tokens)
         self.rows = RowTable(row_bytes)
         self.walker = make_walker(kernels, self.trie, self.rows)
-        self.cache = Cache(mask_bytes)
+        self._mask_bytes = mask_bytes
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all that was walked."""
+        self.rows.clear()
+        self.cache = Cache(self._mask_bytes)
