@@ -30,9 +30,6 @@ PROMPTS = {
         "It was the best of times, it was the worst of times. " * 60,  # past the sliding window of 512
     ],
 }
-HEAVY = pytest.mark.parametrize(
-    "model", ["smollm2-135m", pytest.param("gemma3-270m", marks=pytest.mark.slow)], indirect=True, scope="module"
-)
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -45,7 +42,7 @@ class Reference:
     prompt_logprobs: list[list[float]]
 
 
-@pytest.fixture(scope="module", params=list(PROMPTS))
+@pytest.fixture(scope="module", params=["smollm2-135m", pytest.param("gemma3-270m", marks=pytest.mark.slow)])
 def model(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -97,7 +94,6 @@ def test_text_goes_through_the_same_tokens(model: str, reference: Reference) -> 
     assert [list(result.prompt_tokens) for result in results] == reference.prompts
 
 
-@HEAVY
 @pytest.mark.parametrize("pieces", [2, 7])
 def test_in_pieces(model: str, reference: Reference, pieces: int) -> None:
     longest = max(map(len, reference.prompts))
@@ -105,7 +101,6 @@ def test_in_pieces(model: str, reference: Reference, pieces: int) -> None:
         check(greedy(engine, reference.prompts), reference)
 
 
-@HEAVY
 def test_after_retractions(model: str, reference: Reference) -> None:
     short = [i for i, prompt in enumerate(reference.prompts) if len(prompt) + LENGTH < POOL]
     with start(model, kv_slots=POOL, max_running=8) as engine:

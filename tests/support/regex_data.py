@@ -1,4 +1,4 @@
-"""The regexes that stand beside the checkout; tests that need them skip where they are absent."""
+"""The regexes in ``tests/data``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import tomllib
 from typing import Any, NamedTuple
 
-import pytest
 from schema_data import FOLDER
 
 _OTHER_MEANING = re.compile(r"\[:\^?\w+:\]|\[\^?\]|&&|\\b\{|\(\?[A-Za-z]*-?[A-Za-z]*[uRx]")
@@ -27,13 +26,11 @@ class Case(NamedTuple):
 
 def schema_patterns() -> list[str]:
     """Patterns of real schemas."""
-    _need_data()
     return [pattern for pattern, _ in json.loads((FOLDER / "schema_patterns.json").read_text())]
 
 
 def regex_cases() -> list[Case]:
     """The regex crate's own tests, as far as they are about text and mean the same to ECMA-262."""
-    _need_data()
     tests = [
         test for file in sorted((FOLDER / "regex").glob("*.toml")) for test in tomllib.loads(file.read_text())["test"]
     ]
@@ -72,8 +69,3 @@ def _span(match: Any) -> Any:
     if isinstance(match, dict):
         match = match.get("span") or match["spans"]
     return match[0] if isinstance(match[0], list) else match
-
-
-def _need_data() -> None:
-    if not FOLDER.is_dir():
-        pytest.skip(f"needs the regex data in {FOLDER}")
