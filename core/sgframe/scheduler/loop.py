@@ -58,6 +58,8 @@ class SchedulerLoop:
         self._worker = worker
         self._pulse = pulse
         self._overlap = overlap
+        self._owns_process = not transport.in_process
+        """Whether the garbage collector is this loop's to command."""
         self._decode_front: Decoder[FrontMessage] = Decoder(FrontMessage)
         self._decode_worker: Decoder[WorkerMessage] = Decoder(WorkerMessage)
         self._draining = False
@@ -90,9 +92,10 @@ class SchedulerLoop:
         """Announce to the front that all is ready, and serve until it closes its channel."""
         self._scheduler, self._report = scheduler, report
         self._front.send(encode(loaded))
-        young, middle, _ = gc.get_threshold()
-        gc.set_threshold(young, middle, FULL_COLLECTIONS)
-        self._tidy()
+        if self._owns_process:
+            young, middle, _ = gc.get_threshold()
+            gc.set_threshold(young, middle, FULL_COLLECTIONS)
+            self._tidy()
         try:
             while True:
                 self._step()
@@ -161,12 +164,13 @@ class SchedulerLoop:
         self._pulse.phase("idle")
         if self._transport.wait((self._front, self._worker), timeout=1.0):
             self._worker.recv(timeout=0)  # raises when the worker is gone; it has nothing to say unasked
-        elif self._untidy:
+        elif self._untidy and self._owns_process:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Collect garbage, and keep the collector from walking what is left ever again: to be done where nobody waits."""
+        """Collect garbage, and keep the collector from walking what is left until the next time: where nobody waits."""
         self._untidy = False
+        gc.unfreeze()  # what was kept then may be garbage by now
         gc.collect()
         gc.freeze()
 
