@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from sgframe.errors import RequestError
+
 Whitespace = Literal["fixed", "compact", "free"]
 
 
@@ -40,6 +42,17 @@ class Tool(msgspec.Struct, frozen=True):
 
     name: str
     parameters: dict[str, object] | bool
+
+
+def read_choices(text: str) -> list[str]:
+    """The strings of a ``choice``. Raises RequestError when there is none."""
+    try:
+        choices = msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError as error:
+        raise RequestError(f"a choice is a JSON array of strings: {error}", code="invalid_choice") from None
+    if not choices:
+        raise RequestError("a choice needs at least one string, found none", code="invalid_choice")
+    return choices
 
 
 class ToolConstraint(msgspec.Struct, frozen=True):

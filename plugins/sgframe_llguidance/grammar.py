@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, ClassVar
 
-import msgspec
 from llguidance import LLMatcher, LLTokenizer
 
 from sgframe.assembly.providers import PluginSettings
-from sgframe.constraints import Constraint
+from sgframe.constraints import Constraint, read_choices
 from sgframe.errors import RequestError
 from sgframe.interfaces.grammar import Grammar, Program, Vocabulary
 from sgframe_llguidance.dialect import literal, to_rust
@@ -39,7 +38,7 @@ class LlguidanceGrammar(Grammar):
             case "regex":
                 grammar = LLMatcher.grammar_from_regex(to_rust(constraint.text))
             case "choice":
-                grammar = LLMatcher.grammar_from_regex("|".join(map(literal, _choices(constraint.text))))
+                grammar = LLMatcher.grammar_from_regex("|".join(map(literal, read_choices(constraint.text))))
             case "tools":
                 grammar = tools_grammar(constraint)
             case _:
@@ -78,13 +77,3 @@ class LlguidanceGrammar(Grammar):
     @cached_property
     def _tokenizer(self) -> LLTokenizer:
         return make_tokenizer(self._encoder)
-
-
-def _choices(text: str) -> list[str]:
-    try:
-        choices = msgspec.json.decode(text, type=list[str])
-    except msgspec.DecodeError as error:
-        raise RequestError(f"a choice is a JSON array of strings: {error}", code="invalid_choice") from None
-    if not choices:
-        raise RequestError("a choice needs at least one string, found none", code="invalid_choice")
-    return choices

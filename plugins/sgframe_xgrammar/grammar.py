@@ -11,7 +11,7 @@ import msgspec
 import xgrammar
 
 from sgframe.assembly.providers import PluginSettings
-from sgframe.constraints import Constraint, Whitespace
+from sgframe.constraints import Constraint, Whitespace, read_choices
 from sgframe.errors import RequestError
 from sgframe.interfaces.grammar import Grammar, Program, Vocabulary
 from sgframe_xgrammar.dialect import literal, whole
@@ -101,7 +101,7 @@ def _grammar(constraint: Constraint) -> tuple[xgrammar.Grammar, list[str]]:
         case "regex":
             return xgrammar.Grammar.from_regex(_whole(constraint.text)), []
         case "choice":
-            return xgrammar.Grammar.from_regex("|".join(map(literal, _choices(constraint.text)))), []
+            return xgrammar.Grammar.from_regex("|".join(map(literal, read_choices(constraint.text)))), []
         case "json_object":
             return _schema_grammar({"type": "object"}, constraint.whitespace), []
         case "json_schema":
@@ -133,16 +133,6 @@ def _read(text: str) -> Any:
     if not isinstance(schema, dict | bool):
         raise RequestError(f"a schema is an object or a boolean, found {text[:50]}", code="invalid_schema")
     return schema
-
-
-def _choices(text: str) -> list[str]:
-    try:
-        choices = msgspec.json.decode(text, type=list[str])
-    except msgspec.DecodeError as error:
-        raise RequestError(f"a choice is a JSON array of strings: {error}", code="invalid_choice") from None
-    if not choices:
-        raise RequestError("a choice needs at least one string, found none", code="invalid_choice")
-    return choices
 
 
 def _refusal(constraint: Constraint, message: str) -> RequestError:
