@@ -7,7 +7,7 @@ Knows a request's tokens and its guide; nothing of rows, memory or steps.
 from __future__ import annotations
 
 from sgframe.messages import Finish, Logprobs, TokenOutput, ints
-from sgframe.scheduler.guides import GuideFault
+from sgframe.scheduler.guides import Guide, GuideFault
 from sgframe.scheduler.request import Request
 
 NOT_FINITE = "the model's output was not finite (NaN or infinity)"
@@ -28,15 +28,22 @@ def append(request: Request, token: int, logprobs: Logprobs | None) -> TokenOutp
     """Append a sampled token and what it forces; ``finish`` tells whether that is the end."""
     if token < 0:
         return ending(request, Finish("error", detail=NOT_FINITE))
-    request.tokens.append(token)
-    sampled = len(request.tokens) - 1
-    try:
-        finish = _judge(request, token)
-    except GuideFault as fault:
-        return ending(request, Finish("error", detail=str(fault)))
-    if finish is None and logprobs is None and request.guide is None and request.published > request.prompt_len:
-        request.published += 1
-        return TokenOutput(request.id, request.tokens[-1:], request.cached_tokens)
+    tokens, sampled = request.tokens, len(request.tokens)
+    tokens.append(token)
+    if request.guide is None:
+        finish = None
+        if token in request.stop_ids:
+            finish = Finish("stop", matched=token)
+        elif sampled + 1 - request.prompt_len >= request.max_tokens:
+            finish = Finish("length")
+        elif logprobs is None and request.published > request.prompt_len:  # what nearly all tokens come to
+            request.published += 1
+            return TokenOutput(request.id, tokens[-1:], request.cached_tokens)
+    else:
+        try:
+            finish = _follow(request, request.guide, token)
+        except GuideFault as fault:
+            return ending(request, Finish("error", detail=str(fault)))
     return _publish(request, sampled, logprobs, finish)
 
 
@@ -57,17 +64,14 @@ def ending(request: Request, finish: Finish) -> TokenOutput:
     return _publish(request, -1, None, finish)
 
 
-def _judge(request: Request, token: int) -> Finish | None:
+def _follow(request: Request, guide: Guide, token: int) -> Finish | None:
     """Whether ``token``, the last one, ends the output; if not, what its grammar forces is appended. Raises GuideFault."""
-    guide = request.guide
-    if token in request.stop_ids:
-        if guide is not None and not guide.may_stop():
-            raise GuideFault(f"the output was ended by token {token} where its grammar does not allow an end")
-        return Finish("stop", matched=token)
-    if guide is not None:
+    if token not in request.stop_ids:
         guide.advance(token)
         return _jump(request)
-    return Finish("length") if request.output_len >= request.max_tokens else None
+    if not guide.may_stop():
+        raise GuideFault(f"the output was ended by token {token} where its grammar does not allow an end")
+    return Finish("stop", matched=token)
 
 
 def _jump(request: Request) -> Finish | None:
