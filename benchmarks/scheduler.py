@@ -20,7 +20,8 @@ from sgframe.assembly.providers import Seam
 from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.messages import Decoder, FrontMessage, GenerateRequest, TokenOutputs, WorkerMessage, encode, ints
 from sgframe.sampling import TokenSampling
-from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.limits import Limits
+from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduling import SchedulerSpec, build
 
 SIMULATED = {"backend": "simulated", "source": "simulated", "model": "simulated"}

@@ -28,9 +28,10 @@ from sgframe.journal import Journal, RecordedScheduler
 from sgframe.logs import LogSettings, configure_logging
 from sgframe.messages import Loaded
 from sgframe.pulse import Pulse, PulseMessage
+from sgframe.scheduler.limits import LeaseLimits, Limits
 from sgframe.scheduler.loop import SchedulerLoop
 from sgframe.scheduler.report import Report
-from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduling import GuidesSpec, SchedulerSpec, build
 from sgframe.worker.loop import WorkerLoop
 
@@ -45,6 +46,10 @@ class SchedulingSpec(msgspec.Struct, frozen=True):
     ``grammars`` are those that requests may name; without any, no vocabulary is sent."""
 
     overlap: bool
+    worth_waiting: int
+    max_leases: int
+    lease_share: float
+    lease_seconds: float
     grammars: dict[str, Choice]
     jump_forward: bool
     admission: str
@@ -93,7 +98,16 @@ def _schedule(letter: Letter, transport: Transport, pulse: Pulse) -> None:
 def _build_scheduler(letter: Letter, loaded: Loaded, guides: GuidesSpec | None) -> Scheduler:
     scheduling, executor = letter.scheduling, letter.executor
     spec = SchedulerSpec(
-        limits=Limits(loaded.slots, executor.max_rows, executor.max_step_tokens, loaded.page_size),
+        limits=Limits(
+            slots=loaded.slots,
+            max_running=executor.max_rows,
+            max_step_tokens=executor.max_step_tokens,
+            page_size=loaded.page_size,
+            leases=LeaseLimits(
+                scheduling.max_leases, int(loaded.slots * scheduling.lease_share), scheduling.lease_seconds
+            ),
+            worth_waiting=scheduling.worth_waiting,
+        ),
         cache=letter.choices["cache"],
         policy=letter.choices["policy"],
         admission=scheduling.admission,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -26,17 +26,19 @@ from sgframe.messages import (
     FlushCache,
     GenerateRequest,
     Message,
+    ReleaseLeases,
     ScheduleBatch,
     StepFailed,
     StepOutput,
     encode,
+    ints,
 )
 from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduling import SchedulerSpec
 
 log = logging.getLogger(__name__)
 
-FORMAT = "sgframe-journal-2"
+FORMAT = "sgframe-journal-3"
 _FRAME = struct.Struct("<II")
 
 
@@ -55,7 +57,7 @@ class Planned(Message, frozen=True, tag=True, array_like=True):
     digest: int
 
 
-Entry = GenerateRequest | AbortRequest | FlushCache | Planned | StepOutput | StepFailed
+Entry = GenerateRequest | AbortRequest | ReleaseLeases | FlushCache | Planned | StepOutput | StepFailed
 
 
 def digest(batch: ScheduleBatch) -> int:
@@ -143,6 +145,10 @@ class RecordedScheduler(Scheduler):
     def abort(self, request_id: int, cause: str) -> None:
         self._journal.record(AbortRequest(request_id, cause))
         super().abort(request_id, cause)
+
+    def release_leases(self, leases: Sequence[int]) -> None:
+        self._journal.record(ReleaseLeases(ints(leases)))
+        super().release_leases(leases)
 
     def flush(self) -> int:
         self._journal.record(FlushCache(0))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from sgframe.sampling import TokenSampling
+from sgframe.statistics import SchedulerStats
 
 T = TypeVar("T")
 
@@ -39,8 +40,26 @@ class GrammarUse(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
+class Tree(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Continuations of a prompt that are scored together; what some of them have in common is computed once.
+
+    Its nodes are the tokens after the prompt, parents before children: node i follows node ``parents[i]``, or the prompt
+    where that is -1. ``tokens[j]`` is a token whose logprob is wanted right after node ``places[j]``, or after the prompt
+    where that is -1.
+    """
+
+    parents: Ints
+    places: Ints
+    tokens: Ints
+
+
 class GenerateRequest(Message, frozen=True, tag=True, array_like=True):
-    """Generate from ``tokens``. ``id`` is the front's own and never a client's. ``stop_ids`` end the output."""
+    """Generate from ``tokens``. ``id`` is the front's own and never a client's. ``stop_ids`` end the output.
+
+    With a ``tree`` nothing is generated: the last tokens are its nodes, the others the prompt. ``lease`` (not 0) names
+    the lease that is to keep what the request computed; ``lineage`` is its place among those of its program, see
+    ``scheduler.lineage``.
+    """
 
     id: int
     tokens: Ints
@@ -50,6 +69,15 @@ class GenerateRequest(Message, frozen=True, tag=True, array_like=True):
     namespace: Namespace = ()
     priority: int = 0
     grammar: GrammarUse | None = None
+    tree: Tree | None = None
+    lease: int = 0
+    lineage: tuple[int, ...] = ()
+
+
+class ReleaseLeases(Message, frozen=True, tag=True, array_like=True):
+    """What these leases keep may be forgotten from now on, and so may what they were yet to keep."""
+
+    leases: Ints
 
 
 class UseVocabulary(Message, frozen=True, tag=True, array_like=True):
@@ -128,7 +156,8 @@ class CacheReport(msgspec.Struct, frozen=True, array_like=True):
 
 class TokenOutput(msgspec.Struct, frozen=True, array_like=True):
     """New tokens of one request. ``cached_tokens`` counts prompt tokens whose KV was reused; ``cache`` says more, in
-    the request's first output. ``forced`` of the tokens were written by the grammar."""
+    the request's first output. ``forced`` of the tokens were written by the grammar. ``scores`` are the logprobs that a
+    tree asked for."""
 
     id: int
     tokens: Ints
@@ -138,49 +167,13 @@ class TokenOutput(msgspec.Struct, frozen=True, array_like=True):
     finish: Finish | None = None
     cache: CacheReport | None = None
     forced: int = 0
+    scores: list[float] | None = None
 
 
 class TokenOutputs(Message, frozen=True, tag=True, array_like=True):
     """All that one step gave the front."""
 
     outputs: list[TokenOutput]
-
-
-class ShadowStats(msgspec.Struct, frozen=True):
-    """How a second policy and cache fare, on the prompts that they and the service have admitted by now.
-
-    ``policy`` and ``cache`` are their names, with what was set of them. ``overtaken`` is the most that a request had
-    been overtaken by, in tokens, when it was admitted. ``service_…`` is the same of the service.
-    """
-
-    policy: str
-    cache: str
-    prompt_tokens: int
-    cached_tokens: int
-    service_cached_tokens: int
-    overtaken: int
-    service_overtaken: int
-
-
-class SchedulerStats(msgspec.Struct, frozen=True):
-    """Gauges and counters of the scheduler at a step border; counters run from the start."""
-
-    steps: int = 0
-    running: int = 0
-    waiting: int = 0
-    slots: int = 0
-    slots_free: int = 0
-    slots_cached: int = 0
-    slots_leased: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    forced_tokens: int = 0
-    retractions: int = 0
-    evicted_tokens: int = 0
-    step_seconds: float = 0.0
-    """Scheduler time per step, exponentially smoothed, without waiting for the worker."""
-    shadow: ShadowStats | None = None
 
 
 class StatsReport(Message, frozen=True, tag=True, array_like=True):
@@ -264,6 +257,7 @@ class NewRow(msgspec.Struct, frozen=True, array_like=True):
     ``tokens`` are all known tokens (after a retraction this includes earlier output), of which the first
     ``prompt_len`` are the prompt. ``slots`` hold the KV of the first ``len(slots)`` tokens, found in the cache.
     ``logprobs_from``: the first prompt position whose logprobs are still wanted (see TokenSampling.prompt_logprobs).
+    With a ``tree`` the tokens after the prompt are its nodes; none is sampled.
     """
 
     row: int
@@ -272,6 +266,7 @@ class NewRow(msgspec.Struct, frozen=True, array_like=True):
     slots: Ints
     sampling: TokenSampling
     logprobs_from: int = 1
+    tree: Tree | None = None
 
 
 class Rewrite(msgspec.Struct, frozen=True, array_like=True):
@@ -331,6 +326,15 @@ class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
     entries: list[Logprobs]
 
 
+class TreeScores(msgspec.Struct, frozen=True, array_like=True):
+    """Logprobs of the model itself that this step gave for the tree of ``row``: ``logprobs[i]`` for its token ``asked[i]``
+    (an index into ``Tree.tokens``). A tree cut over several steps gives some in each."""
+
+    row: int
+    asked: Ints
+    logprobs: list[float]
+
+
 class StepOutput(Message, frozen=True, tag=True, array_like=True):
     """What step ``step`` sampled: ``tokens[i]`` for ``rows[i]``, in the order of the batch.
 
@@ -343,6 +347,7 @@ class StepOutput(Message, frozen=True, tag=True, array_like=True):
     tokens: Ints
     logprobs: list[Logprobs | None] = []
     prompt_logprobs: list[PromptLogprobs] = []
+    scores: list[TreeScores] = []
 
 
 class StepFailed(Message, frozen=True, tag=True, array_like=True):
@@ -352,7 +357,7 @@ class StepFailed(Message, frozen=True, tag=True, array_like=True):
     reason: str
 
 
-FrontMessage = GenerateRequest | AbortRequest | FlushCache | DescribeCache | Drain | UseVocabulary
+FrontMessage = GenerateRequest | AbortRequest | ReleaseLeases | FlushCache | DescribeCache | Drain | UseVocabulary
 SchedulerMessage = TokenOutputs | StatsReport | CacheFlushed | CacheDescribed | Drained | Loaded
 PlanMessage = ScheduleBatch | Masks
 WorkerMessage = StepOutput | StepFailed | Loaded

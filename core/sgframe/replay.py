@@ -12,6 +12,7 @@ from sgframe.messages import (
     AbortRequest,
     FlushCache,
     GenerateRequest,
+    ReleaseLeases,
     ScheduleBatch,
     StepFailed,
     StepOutput,
@@ -74,6 +75,8 @@ def _feed(done: Replay, entry: Entry) -> None:
             scheduler.add(entry)
         case AbortRequest(id=request_id, cause=cause):
             scheduler.abort(request_id, cause)
+        case ReleaseLeases(leases=leases):
+            scheduler.release_leases(leases)
         case FlushCache():
             scheduler.flush()
         case Planned():

@@ -17,7 +17,8 @@ from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
 from sgframe.errors import ConfigError
 from sgframe.interfaces.grammar import Vocabulary
-from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.limits import Limits
+from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduling import SchedulerSpec, build
 from sgframe_cli.columns import columns
 from sgframe_cli.options import CommandLine, settings_options

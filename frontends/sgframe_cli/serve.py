@@ -17,7 +17,8 @@ from setproctitle import setproctitle
 
 from sgframe.assembly.choice import Choices
 from sgframe.assembly.settings import Settings
-from sgframe.front.async_engine import AsyncEngine, remove_private_folders
+from sgframe.front.async_engine import AsyncEngine
+from sgframe.front.folders import remove_private_folders
 from sgframe_cli.options import CommandLine, settings_options
 from sgframe_cli.starting import prepare, start_engine
 from sgframe_openai.server import HttpServer, bind

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from sgframe.front.compiler import CompilerStats
 from sgframe.front.outputs import Delta
-from sgframe.messages import SchedulerStats, ShadowStats
+from sgframe.statistics import SchedulerStats, ShadowStats
 
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _INTERVAL = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
@@ -23,6 +23,7 @@ _COUNTERS = {
     "forced_tokens": "Output tokens that a grammar wrote alone.",
     "evicted_tokens": "Tokens whose KV the cache gave up for others.",
     "retractions": "Running requests sent back to wait because KV slots ran out.",
+    "leases_revoked": "Prefixes of programs given up for want of memory, room or time.",
 }
 
 _SHADOW_COUNTERS = {
@@ -116,6 +117,8 @@ class _Scheduler(Collector):
         yield slots
         yield GaugeMetricFamily("sgframe_requests_running", "Requests in the batch.", value=stats.running)
         yield GaugeMetricFamily("sgframe_requests_waiting", "Requests waiting to be admitted.", value=stats.waiting)
+        yield GaugeMetricFamily("sgframe_leases", "Prefixes kept for programs.", value=stats.leases)
+        yield GaugeMetricFamily("sgframe_lease_tokens", "Tokens of these prefixes.", value=stats.lease_tokens)
         for name, help_text in _COUNTERS.items():
             yield CounterMetricFamily(f"sgframe_{name}", help_text, value=getattr(stats, name))
         if stats.shadow is not None:

@@ -15,7 +15,8 @@ from sgframe.errors import SgframeError
 from sgframe.messages import GenerateRequest, Ints, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.estimator import ESTIMATORS
-from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.limits import Limits
+from sgframe.scheduler.scheduler import Scheduler
 from sgframe_simulator.arrivals import Arrivals, ClosedLoop, OpenLoop
 from sgframe_simulator.costs import Costs
 from sgframe_simulator.device import VirtualDevice

@@ -11,7 +11,8 @@ import openai
 import pytest
 
 from sgframe.interfaces.cache import Node
-from sgframe.messages import CacheDescription, CachedNode, CacheReport, Namespace, SchedulerStats, ShadowStats, ints
+from sgframe.messages import CacheDescription, CachedNode, CacheReport, Namespace, ints
+from sgframe.statistics import SchedulerStats, ShadowStats
 from sgframe_openai.app import create_app
 from sgframe_openai.cached_tree import PREVIEW, cached_tree
 

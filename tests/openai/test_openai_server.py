@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from sgframe.errors import ConfigError
-from sgframe.messages import SchedulerStats
+from sgframe.statistics import SchedulerStats
 from sgframe_openai.app import create_app
 from sgframe_openai.server import HttpServer, bind
 

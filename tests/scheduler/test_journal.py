@@ -18,7 +18,7 @@ from sgframe.journal import Header, Journal, Planned, RecordedScheduler, read_jo
 from sgframe.messages import GenerateRequest, ScheduleBatch, ints
 from sgframe.replay import replay
 from sgframe.sampling import TokenSampling
-from sgframe.scheduler.scheduler import Limits
+from sgframe.scheduler.limits import Limits
 from sgframe.scheduling import SchedulerSpec, build
 
 MiB = 2**20
@@ -145,7 +145,7 @@ def test_another_format_is_named(tmp_path: Path) -> None:
     (tmp_path / "j").write_bytes(b"")
     journal.record(Header("sgframe-journal-99", spec()))
     journal.flush()
-    with pytest.raises(ConfigError, match="format 'sgframe-journal-99'; this version reads sgframe-journal-2"):
+    with pytest.raises(ConfigError, match="format 'sgframe-journal-99'; this version reads sgframe-journal-3"):
         replay(tmp_path / "j")
 
 

@@ -18,12 +18,14 @@ from sgframe.clock import StepClock
 from sgframe.interfaces.cache import CacheView
 from sgframe.interfaces.policy import Policy, Waiting
 from sgframe.journal import digest
-from sgframe.messages import GenerateRequest, SchedulerStats, ShadowStats, ints
+from sgframe.messages import GenerateRequest, ints
 from sgframe.sampling import TokenSampling
+from sgframe.scheduler.limits import Limits
 from sgframe.scheduler.report import Report
-from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduler.shadow import Shadow, Simulation
 from sgframe.scheduling import SchedulerSpec, build
+from sgframe.statistics import SchedulerStats, ShadowStats
 from sgframe_basic.cache import NoCache
 from sgframe_basic.policy import FirstComeFirstServed
 from sgframe_radix import RadixSettings

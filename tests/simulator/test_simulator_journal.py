@@ -14,7 +14,7 @@ from sgframe.errors import ConfigError
 from sgframe.journal import Journal, RecordedScheduler
 from sgframe.messages import GenerateRequest, Namespace, StepOutput, ints
 from sgframe.sampling import TokenSampling
-from sgframe.scheduler.scheduler import Limits
+from sgframe.scheduler.limits import Limits
 from sgframe.scheduling import SchedulerSpec, build
 from sgframe_simulator.simulation import Setup, simulate
 from sgframe_simulator.trace_files import load_trace

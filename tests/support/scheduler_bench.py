@@ -19,13 +19,15 @@ from sgframe.messages import (
     ScheduleBatch,
     StepOutput,
     TokenOutput,
+    TreeScores,
     ints,
 )
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.estimator import Estimator
 from sgframe.scheduler.guides import NO_GUIDES, Guides
+from sgframe.scheduler.limits import LeaseLimits, Limits
 from sgframe.scheduler.request import Request
-from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow
 from sgframe_basic.policy import FirstComeFirstServed
 from sgframe_radix import RadixSettings
@@ -38,6 +40,11 @@ EOS = 49
 def next_token(tokens: Sequence[int]) -> int:
     """The model: a fixed function of the whole sequence, never EOS unless the sum says so."""
     return (sum((i + 1) * token for i, token in enumerate(tokens)) * 7 + len(tokens)) % VOCAB
+
+
+def score(prefix: Sequence[int], token: int) -> float:
+    """The logprob of ``token`` after ``prefix``: a fixed function of both."""
+    return -1.0 - ((sum((i + 3) * each for i, each in enumerate(prefix)) + 5 * token) % 97) / 10
 
 
 def expected_output(prompt: Sequence[int], max_tokens: int, stop_ids: Sequence[int] = ()) -> list[int]:
@@ -75,12 +82,13 @@ class CheckingWorker:
         for addition in batch.appended:
             self.tokens[addition.row].extend(addition.tokens)
         slots = iter(batch.slots)
-        sampled, logprobs, prompt_logprobs = [], [], []
+        sampled, logprobs, prompt_logprobs, scores = [], [], [], []
         for row, count, samples in zip(batch.rows, batch.counts, batch.samples, strict=True):
             start = len(self.slots[row])
             self.slots[row].extend(next(slots) for _ in range(count))
             self._compute(row, start)
             prompt_logprobs += self._prompt_logprobs(row, start, start + count)
+            scores += self._scores(row, start, start + count)
             if samples:
                 assert len(self.slots[row]) == len(self.tokens[row])
                 token = _masked(row, next_token(self.tokens[row]), masks)
@@ -96,19 +104,38 @@ class CheckingWorker:
             ints(t for _, t in sampled),
             logprobs if any(logprobs) else [],
             prompt_logprobs,
+            scores,
         )
 
+    def _prefix(self, row: int, position: int) -> tuple[int, ...]:
+        """The tokens up to the one at ``position``, which in a tree are the prompt and those above it."""
+        new, tokens = self.rows[row], self.tokens[row]
+        if new.tree is None or position < new.prompt_len:
+            return tuple(tokens[: position + 1])
+        path, node = [], position - new.prompt_len
+        while node >= 0:
+            path.append(tokens[new.prompt_len + node])
+            node = new.tree.parents[node]
+        return (*tokens[: new.prompt_len], *reversed(path))
+
+    def _scores(self, row: int, start: int, end: int) -> list[TreeScores]:
+        new = self.rows[row]
+        if new.tree is None:
+            return []
+        asked = [i for i, place in enumerate(new.tree.places) if start <= new.prompt_len + place < end]
+        found = [score(self._prefix(row, new.prompt_len + new.tree.places[i]), new.tree.tokens[i]) for i in asked]
+        return [TreeScores(row, ints(asked), found)] if asked else []
+
     def _compute(self, row: int, start: int) -> None:
-        tokens = tuple(self.tokens[row])
         slots = self.slots[row]
         for position in range(start, len(slots)):
-            self.kv[slots[position]] = tokens[: position + 1]
+            self.kv[slots[position]] = self._prefix(row, position)
         for position, slot in enumerate(slots):
             assert slot % self.page_size == position % self.page_size, (
                 f"slot {slot} for position {position}: a torn page"
             )
             found = self.kv.get(slot)
-            assert found == tokens[: position + 1], f"row {row} reads slot {slot} at {position} and finds {found}"
+            assert found == self._prefix(row, position), f"row {row} reads slot {slot} at {position} and finds {found}"
 
     def _prompt_logprobs(self, row: int, start: int, end: int) -> list[PromptLogprobs]:
         new = self.rows[row]
@@ -150,11 +177,13 @@ class Bench:
         overlap: bool = False,
         shadow: Shadow = NO_SHADOW,
         guides: Guides = NO_GUIDES,
+        leases: LeaseLimits | None = None,
+        worth_waiting: int = 16,
     ) -> None:
         self.worker = CheckingWorker(page_size)
         self.clock = StepClock()
         self.scheduler = Scheduler(
-            Limits(slots, max_running, max_step_tokens, page_size),
+            Limits(slots, max_running, max_step_tokens, page_size, leases or LeaseLimits(tokens=slots), worth_waiting),
             cache or RadixCache(RadixSettings(), page_size=page_size, clock=self.clock),
             policy or FirstComeFirstServed(PluginSettings()),
             estimator or NoReserve(page_size),

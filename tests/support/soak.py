@@ -15,13 +15,15 @@ from scripted_grammar import allowed, guides, use
 
 from sgframe.assembly.assemble import configure
 from sgframe.assembly.providers import Seam
+from sgframe.front.scoring import TokenTree
 from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.messages import AbortRequest, GenerateRequest, Masks, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.estimator import ESTIMATORS
-from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.limits import LeaseLimits, Limits
+from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduling import SchedulerSpec, build
-from sgframe_simulated.model import next_token, prefix_hashes
+from sgframe_simulated.model import logprob, next_token, prefix_hashes
 
 VOCAB = 260
 EVICTIONS = ("lru", "lfu", "fifo", "slru", "s3fifo", "priority", "adaptive")
@@ -48,6 +50,8 @@ class Episode:
             max_running=random.randint(1, 8),
             max_step_tokens=random.choice((8, 16, 64, 256)),
             page_size=page_size,
+            leases=LeaseLimits(random.randint(0, 8), random.choice((0, 64, 512)), random.choice((3.0, 600.0))),
+            worth_waiting=random.choice((1, 16)),
         )
         self.overlap = random.random() < 0.7
         spec = SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], random.choice(list(ESTIMATORS)))
@@ -65,6 +69,7 @@ class Episode:
         self.masks: dict[int, Masks] = {}
         self.open: dict[int, GenerateRequest] = {}
         self.texts: dict[int, list[int]] = {}
+        self.scores: dict[int, tuple[list[float], TokenTree]] = {}
         self.turns: list[list[int]] = [[]]
         self.finished = 0
 
@@ -81,6 +86,7 @@ class Episode:
         strategy = getattr(self.scheduler.memory.cache, "_strategy", None)
         assert strategy is None or strategy.name == self.eviction, f"the strategy {self.eviction} was replaced"
         assert self.scheduler.idle and not self.open, f"requests {sorted(self.open)} never ended"
+        self.scheduler.release_leases(range(1, steps + 1))
         self.scheduler.flush()
         self.scheduler.check()
         assert self.scheduler.memory.pool.free == self.limits.slots, "slots are missing at rest"
@@ -92,6 +98,9 @@ class Episode:
         length = min(self.limits.slots - 1, len(start) + random.randint(1, 30))
         prompt = (start + [random.randint(0, 2) for _ in range(30)])[:length]
         stop_ids = random.sample(range(VOCAB), random.choice((0, 20)))
+        if random.random() < 0.1:
+            self._score(id, prompt)
+            return
         constrained = random.random() < 0.4
         request = GenerateRequest(
             id=id,
@@ -102,8 +111,41 @@ class Episode:
             namespace=random.choice(SALTS),
             priority=random.randint(-2, 2) if self.parts["policy"] == "priority" else 0,
             grammar=use(self._script(stop_ids), random.sample(range(30), 3)) if constrained else None,
+            **self._place_in_a_program(id),
         )
         self.open[id], self.texts[id] = request, []
+        self.scheduler.add(request)
+
+    def _place_in_a_program(self, id: int) -> dict[str, Any]:
+        random = self.random
+        if random.random() < 0.5:
+            return {}
+        lineage = (random.randint(1, 3), *(random.randint(0, 2) for _ in range(2 * random.randint(0, 2))))
+        return {"lineage": lineage, "lease": id + 1 if random.random() < 0.7 else 0}
+
+    def _score(self, id: int, prompt: list[int]) -> None:
+        """A tree of a few paths, as far as there is room."""
+        random = self.random
+        paths = [[random.randint(0, 3) for _ in range(random.randint(1, 5))] for _ in range(random.randint(1, 6))]
+        tree = TokenTree(paths)
+        prompt = prompt[: max(1, self.limits.slots - len(tree.nodes))]
+        if len(prompt) + len(tree.nodes) > self.limits.slots:
+            return
+        request = GenerateRequest(
+            id=id,
+            tokens=ints(prompt) + tree.nodes,
+            max_tokens=0,
+            stop_ids=ints(),
+            sampling=TokenSampling(seed=0),
+            namespace=random.choice(SALTS),
+            tree=tree.tree,
+            **self._place_in_a_program(id),
+        )
+        self.open[id], self.texts[id] = request, []
+        self.scores[id] = (
+            [logprob(prefix_hashes([*prompt, *path[:i]])[-1], token) for path in paths for i, token in enumerate(path)],
+            tree,
+        )
         self.scheduler.add(request)
 
     def _script(self, stop_ids: Sequence[int]) -> list[Sequence[int]]:
@@ -118,6 +160,8 @@ class Episode:
             self.scheduler.abort(abort.id, abort.cause)
         if self.random.random() < 0.01:
             self.scheduler.flush()
+        if self.random.random() < 0.2:
+            self.scheduler.release_leases([self.random.randint(0, id + 1)])
 
     def _step(self) -> ScheduleBatch | None:
         self.now += self.random.random()
@@ -142,6 +186,10 @@ class Episode:
         for output in self.scheduler.outbox:
             request, text = self.open[output.id], self.texts[output.id]
             text.extend(output.tokens)
+            if output.id in self.scores and output.finish is not None and output.finish.reason != "abort":
+                due, tree = self.scores[output.id]
+                assert output.scores is not None
+                assert [each for path in tree.by_path(output.scores) for each in path] == due
             if output.finish is not None:
                 self._end(request, text, output.finish.reason)
         self.scheduler.outbox.clear()

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -23,9 +21,12 @@ from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
 from sgframe.child import FRONT_CHANNEL, Letter, SchedulingSpec
 from sgframe.compiling import Task
+from sgframe.constraints import Constraint
 from sgframe.errors import ConfigError, EngineDead, PeerLost, RequestError, SgframeError
 from sgframe.front.compiler import Compiler, CompilerStats
+from sgframe.front.folders import private_folder
 from sgframe.front.generation import Generation
+from sgframe.front.scoring import Scored
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.front.vocabulary import vocabulary_of
 from sgframe.interfaces.backend import ExecutorSpec
@@ -35,24 +36,15 @@ from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokeniz
 from sgframe.interfaces.transport import AsyncChannel, Transport
 from sgframe.journal import new_file
 from sgframe.logs import LogSettings
-from sgframe.messages import (
-    CacheDescription,
-    Decoder,
-    Loaded,
-    Namespace,
-    SchedulerMessage,
-    SchedulerStats,
-    UseVocabulary,
-    encode,
-)
+from sgframe.messages import CacheDescription, Decoder, Loaded, Namespace, SchedulerMessage, UseVocabulary, encode
 from sgframe.processes import Child, ProcessHealth, start_process, start_thread
 from sgframe.pulse import Progress as PulseProgress
 from sgframe.sampling import SamplingParams
+from sgframe.statistics import SchedulerStats
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-FOLDER_PREFIX = "sgframe-"
 FRONT = "front"
 LAST_WORDS_TIME = 0.5
 """Seconds in which, at the start, the error of one child may still explain the silent end of another."""
@@ -95,7 +87,7 @@ class AsyncEngine:
         """
         engine = cls(settings, choices, progress or _ignore)
         with new_file(Path(settings.journal)) if settings.journal else contextlib.nullcontext():
-            engine._folder = _private_folder()
+            engine._folder = private_folder()
             engine._transport = choices[Seam.TRANSPORT].build(folder=engine._folder)
             try:
                 await engine._start()
@@ -168,6 +160,10 @@ class AsyncEngine:
             ),
             scheduling=SchedulingSpec(
                 overlap=settings.overlap,
+                worth_waiting=settings.worth_waiting,
+                max_leases=settings.max_leases,
+                lease_share=settings.lease_share,
+                lease_seconds=settings.lease_seconds,
                 grammars=self._grammars,
                 jump_forward=settings.jump_forward,
                 admission=settings.admission,
@@ -258,6 +254,8 @@ class AsyncEngine:
         namespace: Namespace = (),
         priority: int = 0,
         request_id: str = "",
+        lease: int = 0,
+        lineage: tuple[int, ...] = (),
     ) -> Generation:
         """Queue ``prompt``, text or token ids, and return its generation; see TokenizerManager.submit for the errors.
 
@@ -271,7 +269,42 @@ class AsyncEngine:
                 "does",
                 param="priority",
             )
-        return await self.manager.submit(prompt, params, namespace=namespace, priority=priority, request_id=request_id)
+        return await self.manager.submit(
+            prompt,
+            params,
+            namespace=namespace,
+            priority=priority,
+            request_id=request_id,
+            lease=lease,
+            lineage=lineage,
+        )
+
+    async def score(
+        self,
+        prompt: Sequence[int],
+        paths: Sequence[Sequence[int]],
+        *,
+        namespace: Namespace = (),
+        request_id: str = "",
+        lease: int = 0,
+        lineage: tuple[int, ...] = (),
+    ) -> Scored:
+        """How likely each of ``paths`` follows ``prompt``; see TokenizerManager.score."""
+        return await self.manager.score(
+            prompt, paths, namespace=namespace, request_id=request_id, lease=lease, lineage=lineage
+        )
+
+    async def prepare(self, constraint: Constraint) -> tuple[str, ...]:
+        """Compile ``constraint`` for later requests; returns its approximations. Raises as ``submit`` would."""
+        return await self.manager.prepare(constraint)
+
+    def new_lease(self) -> int:
+        """A number for a lease: what a request with it computed stays leased until it is released or revoked."""
+        return self.manager.new_lease()
+
+    def release_leases(self, leases: Sequence[int]) -> None:
+        """Let go of these leases, also of those that open requests are yet to leave behind. Unknown ones are ignored."""
+        self.manager.release_leases(leases)
 
     async def flush_cache(self) -> int:
         """Forget all cached prefixes that nothing runs on; returns how many tokens that were."""
@@ -335,31 +368,6 @@ class AsyncEngine:
 
 def _ignore(what: str, done: int, total: int) -> None:
     pass
-
-
-def _private_folder() -> Path:
-    """A fresh folder (mode 0700) for this engine's sockets; folders of engines that were killed outright are removed.
-
-    Raises ConfigError when there is no place for one.
-    """
-    try:
-        for stale in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}[0-9]*-*"):
-            with contextlib.suppress(ValueError, OSError):
-                pid = int(stale.name.removeprefix(FOLDER_PREFIX).partition("-")[0])
-                if stale.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
-                    shutil.rmtree(stale)
-        return Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
-    except OSError as error:
-        raise ConfigError(
-            f"no folder for the engine's sockets can be made: {error.strerror}; set the environment variable TMPDIR to a "
-            "folder that can be written to"
-        ) from None
-
-
-def remove_private_folders() -> None:
-    """Remove this process's folders, for one that ends at once and closes no engine; its children may not know them yet."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}{os.getpid()}-*"):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -19,8 +19,9 @@ from sgframe.errors import EngineDead
 from sgframe.front.async_engine import AsyncEngine
 from sgframe.front.outputs import Delta, Result, collect
 from sgframe.interfaces.source import Progress, Tokenizer
-from sgframe.messages import CacheDescription, SchedulerStats
+from sgframe.messages import CacheDescription
 from sgframe.sampling import SamplingParams
+from sgframe.statistics import SchedulerStats
 
 T = TypeVar("T")
 Prompt = str | Sequence[int]
@@ -86,7 +87,7 @@ class Engine:
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Delta]:
         """Generate from one prompt, piece by piece. Leaving the loop early aborts the rest."""
         pieces: queue.SimpleQueue[Delta | BaseException | None] = queue.SimpleQueue()
-        pump = self._schedule(self._pump(prompt, params or SamplingParams(), pieces.put))
+        pump = self.run_coroutine(self._pump(prompt, params or SamplingParams(), pieces.put))
         try:
             while (piece := pieces.get()) is not None:
                 if isinstance(piece, BaseException):
@@ -100,7 +101,7 @@ class Engine:
     async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None) -> Result:
         """As ``generate``, for one prompt, without blocking the caller's event loop."""
         work = self._generate_one(prompt, params or SamplingParams())
-        return await asyncio.wrap_future(self._schedule(work))
+        return await asyncio.wrap_future(self.run_coroutine(work))
 
     async def astream(self, prompt: Prompt, params: SamplingParams | None = None) -> AsyncIterator[Delta]:
         """As ``stream``, without blocking the caller's event loop."""
@@ -110,7 +111,7 @@ class Engine:
         def put(piece: Delta | BaseException | None) -> None:
             caller.call_soon_threadsafe(pieces.put_nowait, piece)
 
-        pump = self._schedule(self._pump(prompt, params or SamplingParams(), put))
+        pump = self.run_coroutine(self._pump(prompt, params or SamplingParams(), put))
         try:
             while (piece := await pieces.get()) is not None:
                 if isinstance(piece, BaseException):
@@ -118,6 +119,20 @@ class Engine:
                 yield piece
         finally:
             pump.cancel()
+
+    # -------------------------------------------------------------------------------------------- for frontends
+
+    @property
+    def asynchronous(self) -> AsyncEngine:
+        """The engine within, to be called in its own event loop alone: from a coroutine given to ``run_coroutine``."""
+        return self._engine
+
+    def run_coroutine(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run ``work`` in the engine's event loop. Raises EngineDead after ``close``."""
+        if self._loop.is_closed():
+            work.close()
+            raise EngineDead("the engine was closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     # -------------------------------------------------------------------------------------------- life
 
@@ -176,19 +191,12 @@ class Engine:
             put(error)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        future = self._schedule(work)
+        future = self.run_coroutine(work)
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
             raise
-
-    def _schedule(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run ``work`` in the engine's event loop. Raises EngineDead after ``close``."""
-        if self._loop.is_closed():
-            work.close()
-            raise EngineDead("the engine was closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _stop_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

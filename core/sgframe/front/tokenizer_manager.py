@@ -20,6 +20,7 @@ from sgframe.constraints import Constraint
 from sgframe.errors import EngineDead, Overloaded, RequestError, RequestFailed
 from sgframe.front.compiler import Compiler
 from sgframe.front.generation import Generation, OutputStream
+from sgframe.front.scoring import Scored, Scoring, TokenTree
 from sgframe.interfaces.source import Tokenizer
 from sgframe.interfaces.transport import AsyncChannel
 from sgframe.messages import (
@@ -37,8 +38,8 @@ from sgframe.messages import (
     GrammarUse,
     Loaded,
     Namespace,
+    ReleaseLeases,
     SchedulerMessage,
-    SchedulerStats,
     StatsReport,
     TokenOutput,
     TokenOutputs,
@@ -46,6 +47,7 @@ from sgframe.messages import (
     ints,
 )
 from sgframe.sampling import SamplingParams, TokenSampling
+from sgframe.statistics import SchedulerStats
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +79,8 @@ class TokenizerManager:
         self._compiler = compiler
         self._timeout = timeout
         self._ids = itertools.count(1)
-        self._open: dict[int, tuple[Generation, int]] = {}
+        self._leases = itertools.count(1)
+        self._open: dict[int, tuple[Generation | Scoring, int]] = {}
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._outgoing: asyncio.Queue[FrontMessage] = asyncio.Queue()
         self._decode: Decoder[SchedulerMessage] = Decoder(SchedulerMessage)
@@ -94,8 +97,11 @@ class TokenizerManager:
         namespace: Namespace = (),
         priority: int = 0,
         request_id: str = "",
+        lease: int = 0,
+        lineage: tuple[int, ...] = (),
     ) -> Generation:
-        """Queue ``prompt`` and return its generation.
+        """Queue ``prompt`` and return its generation. What it computes stays leased under ``lease``, a number of
+        ``new_lease``; ``lineage`` is its place in a program (see ``scheduler.lineage``).
 
         Raises RequestError when the request cannot be honoured as it stands, Overloaded when too many are open, EngineDead
         when a process of the engine died.
@@ -123,13 +129,86 @@ class TokenizerManager:
             self._open[request] = (generation, index)
             sampling = _token_sampling(params, seed, index)
             self._outgoing.put_nowait(
-                GenerateRequest(request, tokens, max_tokens, stop_ids, sampling, namespace, priority, grammar)
+                GenerateRequest(
+                    id=request,
+                    tokens=tokens,
+                    max_tokens=max_tokens,
+                    stop_ids=stop_ids,
+                    sampling=sampling,
+                    namespace=namespace,
+                    priority=priority,
+                    grammar=grammar,
+                    lease=lease if index == 0 else 0,
+                    lineage=lineage,
+                )
             )
+        self._limit_time(generation)
+        return generation
+
+    async def score(
+        self,
+        prompt: Sequence[int],
+        paths: Sequence[Sequence[int]],
+        *,
+        namespace: Namespace = (),
+        request_id: str = "",
+        lease: int = 0,
+        lineage: tuple[int, ...] = (),
+    ) -> Scored:
+        """How likely each of ``paths`` follows ``prompt``, as one request; cancelled, it is aborted.
+
+        Raises as ``submit``, RequestFailed when it ended before it was done, and RequestError for an empty path.
+        """
+        tokens = await self._tokens(prompt)
+        vocab_size = self.loaded.vocab_size
+        if not paths or not all(paths):
+            raise RequestError("each path to score must have at least one token", param="paths")
+        tree = TokenTree([_checked_ids(path, vocab_size) for path in paths])
+        output_limit(len(tokens) + len(tree.nodes), 0, self.loaded.context_length)
+        self._check_room(1)
+        request = next(self._ids)
+        scoring = Scoring(request_id or f"#{request}", tokens, tree, partial(self._abort, request))
+        self._open[request] = (scoring, 0)
+        sampling = _token_sampling(SamplingParams(), 0, 0)
+        self._outgoing.put_nowait(
+            GenerateRequest(
+                id=request,
+                tokens=tokens + tree.nodes,
+                max_tokens=0,
+                stop_ids=ints(),
+                sampling=sampling,
+                namespace=namespace,
+                tree=tree.tree,
+                lease=lease,
+                lineage=lineage,
+            )
+        )
+        self._limit_time(scoring)
+        try:
+            return await scoring.result
+        except asyncio.CancelledError:
+            scoring.abort("abandoned by its caller")
+            raise
+
+    def _limit_time(self, request: Generation | Scoring) -> None:
         if self._timeout:
             asyncio.get_running_loop().call_later(
-                self._timeout, partial(generation.abort, f"timeout after {self._timeout:g} s")
+                self._timeout, partial(request.abort, f"timeout after {self._timeout:g} s")
             )
-        return generation
+
+    async def prepare(self, constraint: Constraint) -> tuple[str, ...]:
+        """Compile ``constraint`` for later requests; returns its approximations. Raises as ``submit`` would."""
+        _, approximations = await self._compile(constraint)
+        return approximations
+
+    def new_lease(self) -> int:
+        """A number for a lease that a request is to leave behind."""
+        return next(self._leases)
+
+    def release_leases(self, leases: Sequence[int]) -> None:
+        """Let go of these leases, also of those that open requests are yet to leave behind."""
+        if self._dead is None and leases:
+            self._outgoing.put_nowait(ReleaseLeases(ints(leases)))
 
     def _check_room(self, outputs: int) -> None:
         """Raises EngineDead or Overloaded when no more requests are taken."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sgframe.interfaces.policy import Policy
 from sgframe.scheduler.estimator import Estimator
+from sgframe.scheduler.lineage import gathered
 from sgframe.scheduler.memory import KvMemory
 from sgframe.scheduler.queue import WaitingQueue
 from sgframe.scheduler.request import Request
@@ -35,12 +36,16 @@ class Admission:
         """Nothing changed since the policy last said that nobody gives way."""
         self._refused: int | None = None
         """The slack that the next one was found to need, while it is still the next one."""
+        self._programs = False
+        """Requests of programs have come, whose branches belong together. Not against a policy that preempts: it would
+        send back whom it did not place first."""
         self._faults: Counter[str] = Counter()
         """The policy's, by what it did."""
 
     def add(self, request: Request) -> None:
         """``request`` arrived, or was retracted."""
         self.queue.add(request)
+        self._programs |= bool(request.lineage) and not self._preempts
         self._refused, self._settled = None, False
 
     def remove(self, request: Request) -> None:
@@ -66,10 +71,11 @@ class Admission:
 
     def shortage(self, request: Request, running: Sequence[Request]) -> int:
         """Slots that are missing for ``request``, which has its lease, to run beside ``running``; 0 if it fits."""
-        available = self._memory.available
-        if not running and available:
+        if not running and self._memory.available:
             return 0  # alone it fits, however much the estimate wants
-        return max(self.estimator.demand([*running, request]) - available, int(not available))
+        demand = self.estimator.demand([*running, request])
+        available = self._memory.reclaim(max(demand, 1))
+        return max(demand - available, int(not available))
 
     def refuse(self, shortage: int, running: Sequence[Request]) -> None:
         """The next one, which has given back its lease, lacks ``shortage`` slots."""
@@ -84,7 +90,7 @@ class Admission:
             return
         self._settled = True
         self.queue.age(running)
-        left, room, wanted = list(running), self._memory.available, 0
+        left, wanted, freed = list(running), 0, 0
         for request in list(self._order()):
             if held_back(request):
                 continue
@@ -92,19 +98,22 @@ class Admission:
             wanted += self.estimator.demand([request]) - matched
             free_rows -= 1
             named = []
-            while free_rows < 0 or wanted > room - self.estimator.demand(left):
+            while free_rows < 0 or not self._fits(wanted + self.estimator.demand(left) - freed):
                 victim = self._victim(request, left) if left else None
                 if victim is None:
                     return
                 left.remove(victim)
                 named.append(victim)
                 free_rows += 1
-                room += len(victim.slots) - victim.matched  # what it found cached may be leased by others, too
+                freed += len(victim.slots) - victim.matched  # what it found cached may be leased by others, too
             yield from named
 
+    def _fits(self, count: int) -> bool:
+        return self._memory.reclaim(count) >= count
+
     def _slack(self, running: Sequence[Request]) -> int:
-        """Slots that nobody of ``running`` will want."""
-        return self._memory.available - self.estimator.demand(running)
+        """Slots that nobody of ``running`` will want, at most: leases of programs may have some in common with others."""
+        return self._memory.available + self._memory.program_leases.tokens - self.estimator.demand(running)
 
     def _victim(self, request: Request, running: Sequence[Request]) -> Request | None:
         """As the policy says; nobody if it raises or names one that does not run."""
@@ -126,11 +135,14 @@ class Admission:
             ordered = self._policy.order(copy, self._memory.cache)
             wrong = fault(waiting, ordered)
             if not wrong:
-                return ordered  # type: ignore[return-value]  # the same objects, seen through the policy's protocol
+                return self._gathered(ordered)  # type: ignore[arg-type]  # the same objects, seen through its protocol
         except Exception as error:  # a plugin's code: its fault must not end the service
             wrong = f"raised {error!r}"
         self._report(wrong, "taking requests in order of arrival")
-        return waiting
+        return self._gathered(waiting)
+
+    def _gathered(self, ordered: Sequence[Request]) -> Sequence[Request]:
+        return list(gathered(ordered)) if self._programs else ordered
 
     def _report(self, wrong: str, consequence: str) -> None:
         """Log what the policy did wrong; of what it does in every round, one in REPORTED."""

@@ -58,10 +58,11 @@ class BatchBuilder:
             NewRow(
                 row=request.row,
                 tokens=request.tokens[:],
-                prompt_len=request.prompt_len,
+                prompt_len=min(request.prompt_len, request.shareable),
                 slots=request.slots[:],
                 sampling=request.sampling,
                 logprobs_from=request.logprobs_from,
+                tree=request.tree,
             )
         )
         request.told = len(request.tokens)

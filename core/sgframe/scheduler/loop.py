@@ -22,6 +22,7 @@ from sgframe.messages import (
     FrontMessage,
     GenerateRequest,
     Loaded,
+    ReleaseLeases,
     StatsReport,
     StepFailed,
     StepOutput,
@@ -191,6 +192,8 @@ class SchedulerLoop:
                 self._scheduler.add(message)
             case AbortRequest(id=request_id, cause=cause):
                 self._scheduler.abort(request_id, cause)
+            case ReleaseLeases(leases=leases):
+                self._scheduler.release_leases(leases)
             case FlushCache(id=request_id):
                 self._front.send(encode(CacheFlushed(request_id, self._scheduler.flush())))
             case DescribeCache():

@@ -1,5 +1,7 @@
 """Who owns which KV slot: the free pool, the cache, or a request. Every slot that changes hands does so here.
 
+Some of what the cache owns is leased for programs (``program_leases``), which give way to whoever runs.
+
 Knows nothing of steps, rows or order. Freeing at once is safe though a batch may be in flight: batches run in order, and
 only a later one can write to what is freed here.
 """
@@ -8,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sgframe.interfaces.cache import Cache
+from sgframe.interfaces.cache import Cache, Lease
 from sgframe.messages import Ints, ints
+from sgframe.scheduler.leases import ProgramLeases
+from sgframe.scheduler.limits import LeaseLimits
 from sgframe.scheduler.request import Request
 from sgframe.scheduler.slots import SlotPool
 
@@ -17,7 +21,8 @@ from sgframe.scheduler.slots import SlotPool
 class KvMemory:
     """``slots`` KV slots in pages of ``page_size``, shared between requests and ``cache``."""
 
-    def __init__(self, slots: int, page_size: int, cache: Cache) -> None:
+    def __init__(self, slots: int, page_size: int, cache: Cache, leases: LeaseLimits | None = None) -> None:
+        self.program_leases = ProgramLeases(cache, leases or LeaseLimits())
         self.pool = SlotPool(slots, page_size)
         self.cache = cache
         self._page = page_size
@@ -29,6 +34,12 @@ class KvMemory:
         """Slots that can be had: free, or cached and evictable."""
         return self.pool.free + self.cache.stats().evictable
 
+    def reclaim(self, count: int) -> int:
+        """See to it that ``count`` slots can be had, at the expense of what is leased for programs; returns how many can."""
+        while (available := self.available) < count and self.program_leases.revoke_oldest():
+            pass
+        return available
+
     def shortage(self, request: Request, count: int) -> int:
         """Slots that ``request`` lacks for its next ``count`` tokens, in whole pages."""
         return max(0, self.whole_pages(request.scheduled + count) - len(request.slots))
@@ -37,9 +48,10 @@ class KvMemory:
         """``tokens`` rounded up to whole pages."""
         return -(-tokens // self._page) * self._page
 
-    def room(self, request: Request) -> int:
-        """Tokens that could be computed for ``request`` with all that is available."""
-        return len(request.slots) - request.scheduled + self.available
+    def room(self, request: Request, count: int) -> int:
+        """How many of its next ``count`` tokens could be computed for ``request`` with all that can be had."""
+        spare = len(request.slots) - request.scheduled
+        return min(count, spare + self.reclaim(self.whole_pages(count - spare)) if count > spare else count)
 
     def grow(self, request: Request, count: int) -> None:
         """Give ``request`` what it lacks for its next ``count`` tokens; the caller has seen that it is available."""
@@ -79,7 +91,7 @@ class KvMemory:
         Returns the slots from which ``request`` reads its first tokens from now on, None if they are the same as before.
         """
         assert request.lease is not None
-        computed = request.computed
+        computed = min(request.computed, request.shareable)
         insertion = self.cache.insert(request.lease, request.tokens[:computed], request.slots[:computed])
         if not insertion.duplicates:
             return None
@@ -87,14 +99,30 @@ class KvMemory:
         request.slots[: insertion.kept] = insertion.slots
         return insertion.slots
 
+    def retire(self, request: Request, now: float, *, keep: bool) -> None:
+        """Take everything from ``request``, which has ended and may have had nothing; what it computed stays leased if its
+        program wants that. ``keep`` as in ``give_back``."""
+        lease = request.lease
+        if lease is None:
+            self.program_leases.settle(request.program_lease, None, now)
+            return
+        if keep:
+            self.share(request)
+        kept = self.program_leases.settle(request.program_lease, lease if keep else None, now)
+        self._strip(request, lease, release=not kept)
+
     def give_back(self, request: Request, *, keep: bool) -> None:
         """Take everything from ``request``. With ``keep`` the computed KV stays cached; without, what is not shared yet is
         dropped as unfit."""
         assert request.lease is not None
         if keep:
             self.share(request)
-        self.pool.give_back(request.slots[len(request.lease) :])
-        self.cache.release(request.lease)
+        self._strip(request, request.lease, release=True)
+
+    def _strip(self, request: Request, lease: Lease, *, release: bool) -> None:
+        self.pool.give_back(request.slots[len(lease) :])
+        if release:
+            self.cache.release(lease)
         request.lease, request.slots = None, ints()
         request.matched = request.computed = request.scheduled = request.promised = 0
         request.foreseen = False

@@ -6,6 +6,8 @@ Knows a request's tokens and its guide; nothing of rows, memory or steps.
 
 from __future__ import annotations
 
+from math import isnan
+
 from sgframe.messages import Finish, Logprobs, TokenOutput, ints
 from sgframe.scheduler.guides import Guide, GuideFault
 from sgframe.scheduler.request import Request
@@ -58,7 +60,9 @@ def confirm(request: Request, token: int) -> TokenOutput | None:
 
 
 def ending(request: Request, finish: Finish) -> TokenOutput:
-    """The end of an output that has no more tokens."""
+    """The end of an output that has no more tokens; with the scores of a tree."""
+    if finish.reason == "length" and any(map(isnan, request.scores)):
+        finish = Finish("error", detail=NOT_FINITE)
     if finish.reason == "error":
         return TokenOutput(request.id, ints(), max(request.cached_tokens, 0), finish=finish)
     return _publish(request, -1, None, finish)
@@ -113,4 +117,5 @@ def _publish(request: Request, sampled: int, logprobs: Logprobs | None, finish: 
         finish=finish,
         cache=request.cache_report if first else None,
         forced=len(tokens) - (start <= sampled < request.published),
+        scores=request.scores or None,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from sgframe.messages import ScheduleBatch, ShadowStats
+from sgframe.messages import ScheduleBatch
 from sgframe.scheduler.scheduler import Scheduler
+from sgframe.statistics import ShadowStats
 
 log = logging.getLogger(__name__)
 

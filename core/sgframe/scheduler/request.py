@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import nan
 
 from sgframe.interfaces.cache import Lease
-from sgframe.messages import CacheReport, GenerateRequest, Ints, Logprobs, Namespace, ints
+from sgframe.messages import CacheReport, GenerateRequest, Ints, Logprobs, Namespace, Tree, ints
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.guides import Guide
 
@@ -25,6 +26,9 @@ class Request:
     The front was told of the first ``published`` tokens; the worker knows the first ``told``, once it has sampled what
     it was told to. With a ``guide`` some tokens are known before they are sampled; ``foreseen``: the next sample to
     come back is one of those.
+
+    With a ``tree`` the last tokens are its nodes, none is sampled, and ``scores`` fill with what it asks for.
+    What it computed stays under ``program_lease`` when it has ended, if that is not 0.
     """
 
     id: int
@@ -55,11 +59,15 @@ class Request:
     guide: Guide | None = None
     foreseen: bool = False
     prompt_logprobs: list[Logprobs] = field(default_factory=list)
+    tree: Tree | None = None
+    scores: list[float] = field(default_factory=list)
+    program_lease: int = 0
+    lineage: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, message: GenerateRequest, slots: int) -> Request:
         """``slots``: what the pool has in all; the output ends where it would outgrow that."""
-        prompt_len = len(message.tokens)
+        prompt_len, tree = len(message.tokens), message.tree
         max_tokens = min(message.max_tokens, slots - prompt_len + 1)
         return cls(
             id=message.id,
@@ -72,6 +80,10 @@ class Request:
             priority=message.priority,
             published=prompt_len,
             goal=prompt_len + max(max_tokens - 1, 0),  # the KV of the last output token is never needed
+            tree=tree,
+            scores=[nan] * len(tree.places) if tree else [],
+            program_lease=message.lease,
+            lineage=message.lineage,
         )
 
     @property
@@ -99,4 +111,9 @@ class Request:
         """How many leading tokens may come from the cache: the last known one is computed for its logits, and a wanted
         prompt logprob needs the position before its token computed."""
         wanted = self.logprobs_from
-        return wanted - 1 if wanted < self.prompt_len else len(self.tokens) - 1
+        return wanted - 1 if wanted < self.prompt_len else self.shareable - 1
+
+    @property
+    def shareable(self) -> int:
+        """How many leading tokens follow each other: not the nodes of a tree, which nobody else has in that order."""
+        return len(self.tokens) - len(self.tree.parents) if self.tree else len(self.tokens)

@@ -14,44 +14,19 @@ from dataclasses import asdict, dataclass
 from sgframe.clock import StepClock
 from sgframe.interfaces.cache import Cache
 from sgframe.interfaces.policy import Policy
-from sgframe.messages import (
-    Finish,
-    GenerateRequest,
-    GrammarUse,
-    Masks,
-    ScheduleBatch,
-    SchedulerStats,
-    StepOutput,
-    TokenOutput,
-    ints,
-)
+from sgframe.messages import Finish, GenerateRequest, GrammarUse, Masks, ScheduleBatch, StepOutput, TokenOutput, ints
 from sgframe.scheduler.admission import Admission
 from sgframe.scheduler.batch import BatchBuilder, InFlight
 from sgframe.scheduler.estimator import Estimator
 from sgframe.scheduler.guides import NO_GUIDES, GuideFault, Guides
+from sgframe.scheduler.limits import Limits
 from sgframe.scheduler.masking import fill_masks
 from sgframe.scheduler.memory import KvMemory
 from sgframe.scheduler.outputs import append, begin, confirm, ending
 from sgframe.scheduler.request import Request
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow
 from sgframe.scheduler.twins import Twins
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What bounds a step.
-
-    Attributes:
-        slots: KV slots in all.
-        max_running: rows that run at once.
-        max_step_tokens: tokens computed in one step; at least ``max_running``, so that every row can decode.
-        page_size: slots are handed out in pages of this many.
-    """
-
-    slots: int
-    max_running: int
-    max_step_tokens: int
-    page_size: int = 1
+from sgframe.statistics import SchedulerStats
 
 
 @dataclass(slots=True)
@@ -87,7 +62,7 @@ class Scheduler:
     ) -> None:
         self.limits = limits
         self.clock = clock
-        self.memory = KvMemory(limits.slots, limits.page_size, cache)
+        self.memory = KvMemory(limits.slots, limits.page_size, cache, limits.leases)
         self.admission = Admission(policy, estimator, self.memory)
         self.running: list[Request] = []  # in order of admission
         self.outbox: list[TokenOutput] = []
@@ -97,7 +72,7 @@ class Scheduler:
         self._requests: dict[int, Request] = {}
         self._aborted: list[Request] = []
         self._free_rows = list(range(limits.max_running - 1, -1, -1))
-        self._twins = Twins(limits.page_size, cache)
+        self._twins = Twins(limits.page_size, cache, limits.worth_waiting)
         self._next = BatchBuilder()
         self._in_flight: deque[InFlight] = deque()
 
@@ -115,6 +90,8 @@ class Scheduler:
         if message.grammar is not None and not self._guide(request, message.grammar):
             return
         self._requests[message.id] = request
+        if message.lease:
+            self.memory.program_leases.expect(message.lease)
         self.admission.add(request)
         self._shadow.arrived(request)
 
@@ -136,6 +113,10 @@ class Scheduler:
         if request is not None and not request.abort_cause:
             request.abort_cause = cause
             self._aborted.append(request)
+
+    def release_leases(self, leases: Sequence[int]) -> None:
+        """Programs let go of these. Unknown ones are ignored."""
+        self.memory.program_leases.release(leases)
 
     def flush(self) -> int:
         """Forget what is cached and not leased; returns how many tokens that were."""
@@ -168,6 +149,7 @@ class Scheduler:
             if request.id in self._requests:
                 self._end(request, Finish("abort", detail=request.abort_cause))
         self._aborted.clear()
+        self.memory.program_leases.expire(now)
 
         if self.waiting:
             self._twins.watch(self.running)
@@ -201,7 +183,7 @@ class Scheduler:
     def _make_room_for_decoding(self) -> bool:
         """Retract until each decoding row can have its slot. The oldest of the most urgent goes on, so all get done."""
         retracted = False
-        if self.memory.available >= len(self.running) * self.limits.page_size:
+        if self.memory.reclaim(len(self.running) * self.limits.page_size) >= len(self.running) * self.limits.page_size:
             return retracted
         while len(self.running) > 1:
             wanted = sum(self.memory.shortage(request, 1) for request in self.running if request.pending == 1)
@@ -237,7 +219,7 @@ class Scheduler:
 
     def _compute(self, request: Request, budget: int) -> int:
         """Schedule as much of ``request`` as budget and memory allow; returns how many tokens that is."""
-        count = min(request.pending, budget, self.memory.room(request))
+        count = self.memory.room(request, min(request.pending, budget))
         if count > 0:
             self.memory.grow(request, count)
             self._next.compute(request, count)
@@ -285,6 +267,7 @@ class Scheduler:
         batch = self._in_flight.popleft()
         assert output.step == batch.step, f"the output of step {output.step} came for step {batch.step}"
         prompt_logprobs = {entry.row: entry for entry in output.prompt_logprobs}
+        scores = {entry.row: entry for entry in output.scores}
         sampled = 0
         tokens, logprobs = output.tokens, output.logprobs
         for request, stint, count, samples in batch:
@@ -297,6 +280,9 @@ class Scheduler:
                 self._share(request)
             if prompt_logprobs and (entry := prompt_logprobs.get(request.row)) is not None:
                 request.prompt_logprobs.extend(entry.entries[request.logprobs_from - entry.start :])
+            if scores and (scored := scores.get(request.row)) is not None:
+                for place, logprob in zip(scored.asked, scored.logprobs, strict=True):
+                    request.scores[place] = logprob
             if samples and request.foreseen:
                 self._publish(request, confirm(request, tokens[sample]))
             elif samples:
@@ -344,7 +330,8 @@ class Scheduler:
 
     def _retract(self, request: Request, *, keep: bool = True) -> None:
         """Take a running request's memory; it waits at its old place with all known tokens, and resumes like any other."""
-        self._leave(request, keep=keep)
+        self.memory.give_back(request, keep=keep)
+        self._free_row(request)
         self.admission.add(request)
         self.counters.retractions += 1
 
@@ -354,17 +341,17 @@ class Scheduler:
 
     def _remove(self, request: Request, *, keep: bool = True) -> None:
         self._shadow.ended(request)
+        self.memory.retire(request, self.clock.now, keep=keep)
         if request.row >= 0:
-            self._leave(request, keep=keep)
+            self._free_row(request)
         else:
             self.admission.remove(request)
         self.admission.queue.ended(request)
         self._twins.forget(request)
         del self._requests[request.id]
 
-    def _leave(self, request: Request, *, keep: bool) -> None:
-        """The one way out of the running set: slots, lease and row leave here, whatever ended the request."""
-        self.memory.give_back(request, keep=keep)
+    def _free_row(self, request: Request) -> None:
+        """The one way out of the running set, for a request that holds no memory any more."""
         self.running.remove(request)
         self._next.release(request.row)
         self._free_rows.append(request.row)
@@ -384,6 +371,9 @@ class Scheduler:
             slots_cached=cached.evictable,
             slots_leased=slots - free - cached.evictable,
             evicted_tokens=cached.evicted_tokens,
+            leases=len(self.memory.program_leases),
+            lease_tokens=self.memory.program_leases.tokens,
+            leases_revoked=self.memory.program_leases.revoked,
             shadow=self._shadow.stats(),
         )
 

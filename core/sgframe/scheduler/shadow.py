@@ -12,11 +12,12 @@ from itertools import islice
 
 from sgframe.interfaces.cache import Cache
 from sgframe.interfaces.policy import Policy
-from sgframe.messages import ShadowStats, ints
+from sgframe.messages import ints
 from sgframe.scheduler.admission import fault
 from sgframe.scheduler.memory import KvMemory
 from sgframe.scheduler.queue import WaitingQueue
 from sgframe.scheduler.request import Request
+from sgframe.statistics import ShadowStats
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class Simulation:
         self._overtaken = self._service_overtaken = 0
 
     def arrived(self, real: Request) -> None:
-        image = replace(real, tokens=real.tokens[:], slots=ints(), prompt_logprobs=[])
+        image = replace(real, tokens=real.tokens[:], slots=ints(), prompt_logprobs=[], scores=[])
         self.pairs[real.id] = Pair(real, image)
         self._queue.add(image)
 
@@ -164,7 +165,7 @@ class Simulation:
 
     def _compute(self, image: Request, known: int) -> None:
         """Give ``image`` slots for its first ``known`` tokens, as far as they are to be had."""
-        count = min(known - image.scheduled, self.memory.room(image))
+        count = self.memory.room(image, known - image.scheduled)
         if count > 0:
             self.memory.grow(image, count)
             image.computed = image.scheduled = image.scheduled + count

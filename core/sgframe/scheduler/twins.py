@@ -13,9 +13,6 @@ from sgframe.messages import CacheReport
 from sgframe.prefixes import common_length
 from sgframe.scheduler.request import Request
 
-WORTH_WAITING = 16
-"""Tokens that must be saved: fewer are computed twice in less time than a step's wait takes."""
-
 
 @dataclass(frozen=True, slots=True)
 class Twin:
@@ -33,10 +30,14 @@ class Twin:
 
 
 class Twins:
-    """The prompts that are being computed, and the waiting requests that are held back until one of them is."""
+    """The prompts that are being computed, and the waiting requests that are held back until one of them is.
 
-    def __init__(self, page_size: int, cache: Cache) -> None:
+    ``worth_waiting`` as in Limits.
+    """
+
+    def __init__(self, page_size: int, cache: Cache, worth_waiting: int) -> None:
         self._page_size = page_size
+        self._worth_waiting = worth_waiting
         self._cache = cache
         self._leaders: list[Request] = []
         self.held: dict[int, Twin] = {}
@@ -44,7 +45,8 @@ class Twins:
 
     def watch(self, running: Iterable[Request]) -> None:
         """From now on the leaders are those of ``running`` that still compute known tokens."""
-        self._leaders = [request for request in running if len(request.tokens) - request.computed >= WORTH_WAITING]
+        least = max(self._worth_waiting, 2)  # a row that decodes has one
+        self._leaders = [request for request in running if len(request.tokens) - request.computed >= least]
 
     def lead(self, request: Request) -> None:
         """``request``, just admitted, may lead others."""
@@ -59,10 +61,10 @@ class Twins:
         peek = self._cache.peek(request.tokens, request.namespace, request.match_limit)
         reason = peek.reason
         if reason == "limit":
-            reason = "last_token" if request.match_limit == len(request.tokens) - 1 else "prompt_logprobs"
+            reason = "last_token" if request.match_limit == request.shareable - 1 else "prompt_logprobs"
         twin = self._find(request, peek.matched) if self._cache.keeps else None
         if twin is not None:
-            if twin.shared - peek.matched >= WORTH_WAITING:
+            if twin.shared - peek.matched >= self._worth_waiting:
                 self.held[request.id] = twin
                 return True
             reason = "twin_in_flight"
@@ -83,7 +85,7 @@ class Twins:
         for leader in self._leaders:
             if leader.row < 0 or leader.namespace != request.namespace:
                 continue
-            most = min(limit, len(leader.tokens))
+            most = min(limit, leader.shareable)
             if most <= matched or leader.tokens[matched] != tokens[matched]:
                 continue
             shared = min(most, common_length(leader.tokens, tokens)) // self._page_size * self._page_size
