@@ -73,6 +73,11 @@ class GenerateRequest(Message, frozen=True, tag=True, array_like=True):
     lease: int = 0
     lineage: tuple[int, ...] = ()
 
+    @property
+    def prompt(self) -> Ints:
+        """``tokens`` without the nodes of a tree."""
+        return self.tokens[: len(self.tokens) - len(self.tree.parents)] if self.tree else self.tokens
+
 
 class ReleaseLeases(Message, frozen=True, tag=True, array_like=True):
     """What these leases keep may be forgotten from now on, and so may what they were yet to keep."""

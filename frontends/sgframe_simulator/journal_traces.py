@@ -54,12 +54,12 @@ class _Listener:
 
     def trace(self) -> Trace:
         requests = self.requests[: len(self._now)]
-        blocks = [self._blocks(request.tokens, request.namespace) for request in requests]
+        blocks = [self._blocks(request.prompt, request.namespace) for request in requests]
         arrivals = np.array(self._now)
         return Trace(
             block=self._block,
             arrivals=arrivals - arrivals.min(),
-            input_lengths=np.array([len(request.tokens) for request in requests]),
+            input_lengths=np.array([len(request.prompt) for request in requests]),
             output_lengths=np.array([self._generated[request.id] for request in requests]),
             blocks=np.array([block for prompt in blocks for block in prompt], dtype=np.int32),
             starts=np.cumsum([0, *map(len, blocks)]),

@@ -7,6 +7,7 @@ from collections import deque
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from scheduler_bench import CheckingWorker
@@ -14,11 +15,12 @@ from scheduler_bench import CheckingWorker
 from sgframe.assembly.assemble import configure
 from sgframe.assembly.providers import Seam
 from sgframe.errors import ConfigError
+from sgframe.front.scoring import TokenTree
 from sgframe.journal import Header, Journal, Planned, RecordedScheduler, read_journal
 from sgframe.messages import GenerateRequest, ScheduleBatch, ints
 from sgframe.replay import replay
 from sgframe.sampling import TokenSampling
-from sgframe.scheduler.limits import Limits
+from sgframe.scheduler.limits import LeaseLimits, Limits
 from sgframe.scheduling import SchedulerSpec, build
 
 MiB = 2**20
@@ -26,11 +28,16 @@ MiB = 2**20
 
 def spec(cache: str = "radix", policy: str = "lpm", page_size: int = 1) -> SchedulerSpec:
     choices = configure({"cache": cache, "policy": policy}).choose()
-    return SchedulerSpec(Limits(96, 4, 32, page_size), choices[Seam.CACHE], choices[Seam.POLICY], "ratio")
+    return SchedulerSpec(
+        Limits(96, 4, 32, page_size, LeaseLimits(tokens=48, seconds=9)),
+        choices[Seam.CACHE],
+        choices[Seam.POLICY],
+        "ratio",
+    )
 
 
 def record(path: Path, spec: SchedulerSpec, steps: int = 200, limit: int = MiB) -> list[ScheduleBatch]:
-    """A lively service, recorded: arrivals, aborts, flushes, retractions, a failed step, overlap. Returns the batches."""
+    """A lively service, recorded: arrivals, programs, aborts, flushes, retractions, overlap. Returns the batches."""
     random, worker = Random(7), CheckingWorker(spec.limits.page_size)
     scheduler = build(spec, partial(RecordedScheduler, Journal(path, limit, spec)))
     sent: deque[ScheduleBatch] = deque()
@@ -38,7 +45,16 @@ def record(path: Path, spec: SchedulerSpec, steps: int = 200, limit: int = MiB) 
     for step in range(steps):
         if random.random() < 0.3:
             prompt = ints([random.randint(0, 1)] * random.randint(1, 40))
-            scheduler.add(GenerateRequest(step, prompt, random.randint(0, 40), ints([7]), TokenSampling(seed=0)))
+            place: dict[str, Any] = {"lease": step, "lineage": (step % 3, 0, step)} if random.random() < 0.5 else {}
+            if random.random() < 0.2:
+                tree = TokenTree([[1, 2, 3], [1, 2, step % 5]])
+                place |= {"tree": tree.tree}
+                prompt, most = prompt + tree.nodes, 0
+            else:
+                most = random.randint(0, 40)
+            scheduler.add(GenerateRequest(step, prompt, most, ints([7]), TokenSampling(seed=0), **place))
+        if random.random() < 0.1:
+            scheduler.release_leases([step - random.randint(0, 20)])
         if random.random() < 0.05:
             scheduler.abort(step - 3, "disconnect")
         if random.random() < 0.02:

@@ -11,6 +11,7 @@ import pytest
 from sgframe.assembly.assemble import configure
 from sgframe.assembly.providers import Seam
 from sgframe.errors import ConfigError
+from sgframe.front.scoring import TokenTree
 from sgframe.journal import Journal, RecordedScheduler
 from sgframe.messages import GenerateRequest, Namespace, StepOutput, ints
 from sgframe.sampling import TokenSampling
@@ -67,6 +68,17 @@ def test_prompts_share_blocks_as_far_as_they_are_equal_and_of_one_namespace(jour
 def test_a_finer_block_sees_more(journal: Path) -> None:
     trace = load_trace(journal, 1)
     assert trace.blocks_of(0).tolist()[:33] == trace.blocks_of(2).tolist()[:33]
+
+
+def test_a_tree_of_continuations_counts_as_its_prompt(tmp_path: Path) -> None:
+    choices = configure({"cache": "radix", "policy": "fcfs"}).choose()
+    spec = SchedulerSpec(Limits(256, 4, 256), choices[Seam.CACHE], choices[Seam.POLICY], "ratio")
+    scheduler = build(spec, partial(RecordedScheduler, Journal(tmp_path / "tree", 2**20, spec)))
+    tree = TokenTree([[1, 2, 3], [4]])
+    sampling = TokenSampling(seed=0)
+    scheduler.add(GenerateRequest(1, ints(PROMPT) + tree.nodes, 0, ints(), sampling, tree=tree.tree))
+    scheduler.plan(1.0)
+    assert load_trace(tmp_path / "tree").input_lengths.tolist() == [40]
 
 
 def test_it_runs(journal: Path, setup_of: Callable[..., Setup]) -> None:
