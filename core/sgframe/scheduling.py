@@ -13,7 +13,8 @@ from sgframe.errors import ConfigError, PluginError
 from sgframe.interfaces.grammar import Grammar, Vocabulary
 from sgframe.scheduler.estimator import ESTIMATORS
 from sgframe.scheduler.guides import NO_GUIDES, Guides
-from sgframe.scheduler.scheduler import Limits, Scheduler
+from sgframe.scheduler.limits import Limits
+from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow, Simulation
 
 S = TypeVar("S", bound=Scheduler)
