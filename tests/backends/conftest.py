@@ -15,7 +15,7 @@ import transformers
 
 from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
-from sgframe.messages import Loaded, NewRow, Rewrite, ScheduleBatch, StepOutput, ints
+from sgframe.messages import Loaded, NewRow, Rewrite, ScheduleBatch, StepOutput, Tree, ints
 from sgframe.sampling import TokenSampling
 from sgframe_cpu import CpuSettings
 from sgframe_cpu.executor import CpuExecutor
@@ -93,6 +93,7 @@ class MiniScheduler:
         self._admitted: list[NewRow] = []
         self._released: list[int] = []
         self._rewrites: list[Rewrite] = []
+        self._trees: set[int] = set()
         self._steps = 0
 
     def admit(
@@ -104,10 +105,14 @@ class MiniScheduler:
         prefix: Sequence[int] = (),
         sampling: TokenSampling = GREEDY,
         logprobs_from: int = 1,
+        tree: Tree | None = None,
     ) -> None:
         known = ints(tokens)
         self.tokens[row], self.slots[row] = known, list(prefix)
-        self._admitted.append(NewRow(row, known[:], prompt_len or len(known), ints(prefix), sampling, logprobs_from))
+        self._trees = self._trees - {row} if tree is None else self._trees | {row}
+        self._admitted.append(
+            NewRow(row, known[:], prompt_len or len(known), ints(prefix), sampling, logprobs_from, tree)
+        )
 
     def release(self, row: int) -> list[int]:
         """Let go of ``row``; its slots stay as they are and are the caller's."""
@@ -134,7 +139,7 @@ class MiniScheduler:
             rows=ints(counts),
             counts=ints(counts.values()),
             slots=new,
-            samples=ints(len(self.slots[row]) == len(self.tokens[row]) for row in counts),
+            samples=ints(len(self.slots[row]) == len(self.tokens[row]) and row not in self._trees for row in counts),
         )
         self._steps += 1
         self._admitted, self._released, self._rewrites = [], [], []

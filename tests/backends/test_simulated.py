@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from sgframe.sampling import TokenSampling
 from sgframe.testing.backend import BackendContract
 from sgframe.testing.driver import GREEDY, Driver
 from sgframe.testing.plugin import check_plugin
+from sgframe.testing.trees import Path
 from sgframe_simulated import SimulatedSettings
 from sgframe_simulated.backend import SimulatedBackend
 from sgframe_simulated.executor import SimulatedExecutor, SimulatedFailure
 from sgframe_simulated.memory import SlotFault
-from sgframe_simulated.model import expected_tokens
+from sgframe_simulated.model import expected_tokens, logprob, prefix_hashes
 from sgframe_simulated.rows import PlanFault
 
 VOCAB = 1000
@@ -52,6 +54,9 @@ class TestContractInHashMode(BackendContract):
 
     def make_spec(self) -> ExecutorSpec:
         return SPEC
+
+    def path_logprobs(self, driver: Driver, prompt: Sequence[int], path: Path) -> list[float]:
+        return [logprob(prefix_hashes([*prompt, *path[:depth]])[-1], token) for depth, token in enumerate(path)]
 
 
 class TestContractInEchoMode(TestContractInHashMode):

@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 import torch
 
+from sgframe.testing.trees import SHAPES, PathTree
 from sgframe_cpu import CpuSettings
 
 KINDS = ["llama", "llama-scaled-rope", "qwen2", "qwen2-windows", "qwen3", "mistral", "gemma2", "gemma3"]
@@ -128,3 +129,18 @@ def test_torch_attention_gives_the_same(scheduler, expected, kind):
     rows.admit(0, prompt())
     rows.run({0: PROMPT + OUTPUT}, chunk=8)
     assert rows.tokens[0].tolist() == expected(prompt())
+
+
+def test_scores_of_a_tree(scheduler, oracle, kind):
+    paths = PathTree(SHAPES["deep"], level_order=True)
+    rows = scheduler(kind)
+    rows.admit(0, prompt() + paths.nodes, prompt_len=PROMPT, tree=paths.tree)
+    rows.step({0: 60})
+    rows.step({0: rows.left(0)})
+    given = [each for output in rows.outputs for each in output.scores]
+    ours = {asked: score for each in given for asked, score in zip(each.asked, each.logprobs, strict=True)}
+    theirs = {}
+    for path in paths.paths:
+        logprobs = oracle(kind)(torch.tensor([[*prompt(), *path]])).logits[0].log_softmax(-1)
+        theirs |= {path[: depth + 1]: logprobs[PROMPT - 1 + depth, token].item() for depth, token in enumerate(path)}
+    assert ours == pytest.approx({asked: theirs[prefix] for asked, prefix in enumerate(paths.prefixes)}, abs=1e-3)

@@ -1,13 +1,16 @@
 """The simulated executor: runs batches exactly as planned, on a model that is arithmetic. Knows no scheduler.
 
 Its model puts its whole weight on one token, so that no sampling parameter changes what comes out; log-probabilities are
-fixed figures of the right shape and count. A grammar mask is obeyed: the next allowed id upwards is taken instead.
+fixed figures of the right shape and count, but for those of trees, see ``model.logprob``. A grammar mask is obeyed: the
+next allowed id upwards is taken instead.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from itertools import compress
 
 from sgframe.errors import ModelError, SgframeError
 from sgframe.interfaces.backend import Executor, ExecutorSpec
@@ -19,12 +22,14 @@ from sgframe.messages import (
     PromptLogprobs,
     ScheduleBatch,
     StepOutput,
+    Tree,
+    TreeScores,
     ints,
 )
 from sgframe_simulated import SimulatedSettings
 from sgframe_simulated.memory import SlotMemory
-from sgframe_simulated.model import next_token
-from sgframe_simulated.rows import Row, RowTable
+from sgframe_simulated.model import logprob, next_token
+from sgframe_simulated.rows import PlanFault, Row, RowTable
 
 SLOT_BYTES = 32
 """What a simulated slot is announced to take."""
@@ -77,6 +82,9 @@ class SimulatedExecutor(Executor):
         if batch.step == self._settings.fail_at_step:
             raise SimulatedFailure(f"step {batch.step} fails, as simulated.fail_at_step asks")
         rows = [self._table[number] for number in batch.rows]
+        for row in compress(rows, batch.samples):
+            if row.tree is not None:
+                raise PlanFault(f"step {batch.step}: row {row.row} is to be sampled, but it is a tree")
         start = 0
         for row, count in zip(rows, batch.counts, strict=True):
             row.compute(batch.slots[start : start + count], self._memory, batch.step)
@@ -111,6 +119,7 @@ class SimulatedExecutor(Executor):
             tokens=ints(tokens),
             logprobs=[self._logprobs(row, token) for row, token in zip(sampling, tokens, strict=True)] if asked else [],
             prompt_logprobs=self._prompt_logprobs(rows, batch.counts),
+            scores=self._scores(rows, batch.counts),
         )
 
     def _sample(self, row: Row, allowed: int | None) -> int:
@@ -118,10 +127,13 @@ class SimulatedExecutor(Executor):
         token = next_token(self._settings.mode, row.tokens, row.prompt_len, row.hashes[-1], self._vocab_size)
         if allowed is not None:
             token = _next_allowed(token, allowed)
-        if self._settings.nan_token >= 0 and self._settings.nan_token in row.tokens[: row.prompt_len]:
+        if self._is_spoilt(row):
             token = INVALID
         row.tokens.append(token)
         return token
+
+    def _is_spoilt(self, row: Row) -> bool:
+        return self._settings.nan_token >= 0 and self._settings.nan_token in row.tokens[: row.prompt_len]
 
     def _logprobs(self, row: Row, token: int) -> Logprobs | None:
         wanted = row.sampling.logprobs
@@ -138,6 +150,22 @@ class SimulatedExecutor(Executor):
                     entries = [self._entry(token, row.sampling.prompt_logprobs) for token in tokens]
                     found.append(PromptLogprobs(row.row, start, entries))
         return found
+
+    def _scores(self, rows: Sequence[Row], counts: Sequence[int]) -> list[TreeScores]:
+        """Of each tree, what is asked for right after the tokens that were just computed."""
+        found = []
+        for row, count in zip(rows, counts, strict=True):
+            if row.tree is not None:
+                end = row.computed - row.prompt_len  # in places, as in Tree
+                asked = [index for index, place in enumerate(row.tree.places) if end - count <= place < end]
+                if asked:
+                    found.append(TreeScores(row.row, ints(asked), [self._score(row, row.tree, each) for each in asked]))
+        return found
+
+    def _score(self, row: Row, tree: Tree, asked: int) -> float:
+        if self._is_spoilt(row):
+            return math.nan
+        return logprob(row.hashes[row.prompt_len + tree.places[asked]], tree.tokens[asked])
 
     def _entry(self, token: int, top: int) -> Logprobs:
         """-1 for ``token``, and -1, -2 … for it and the ids that follow."""

@@ -28,6 +28,20 @@ def prefix_hashes(tokens: Iterable[int], prefix_hash: int = EMPTY_PREFIX) -> lis
     return hashes
 
 
+def tree_hashes(tokens: Sequence[int], prompt_len: int, parents: Sequence[int]) -> list[int]:
+    """The hash after each of ``tokens``, of which those from ``prompt_len`` on are the nodes of a tree (see Tree): after
+    a node, that of the prompt and of the path down to it."""
+    hashes = prefix_hashes(tokens[:prompt_len])
+    for token, parent in zip(tokens[prompt_len:], parents, strict=True):
+        hashes.append(extend(hashes[prompt_len + parent], token))
+    return hashes
+
+
+def logprob(prefix_hash: int, token: int) -> float:
+    """What a tree is told of ``token`` after a prefix of that hash: less than 0, at least -16, and exact in binary."""
+    return -(1 + (_scrambled(extend(prefix_hash, token)) & 0xFFF)) / 256
+
+
 def next_token(mode: str, tokens: Sequence[int], prompt_len: int, prefix_hash: int, vocab_size: int) -> int:
     """What follows ``tokens``, whose hash is ``prefix_hash`` and whose first ``prompt_len`` are the prompt.
 
@@ -36,7 +50,11 @@ def next_token(mode: str, tokens: Sequence[int], prompt_len: int, prefix_hash: i
     """
     if mode == "echo":
         return tokens[len(tokens) % prompt_len]
-    return (prefix_hash * 0x9E37_79B9_7F4A_7C15 >> 32) % vocab_size
+    return _scrambled(prefix_hash) % vocab_size
+
+
+def _scrambled(prefix_hash: int) -> int:
+    return prefix_hash * 0x9E37_79B9_7F4A_7C15 >> 32
 
 
 def expected_tokens(prompt: Sequence[int], n: int, mode: str, vocab_size: int) -> list[int]:

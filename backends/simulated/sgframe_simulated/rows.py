@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sgframe.errors import SgframeError
-from sgframe.messages import Ints, NewRow, Rewrite, ScheduleBatch
+from sgframe.messages import Ints, NewRow, Rewrite, ScheduleBatch, Tree, ints
 from sgframe.sampling import TokenSampling
 from sgframe_simulated.memory import SlotMemory
-from sgframe_simulated.model import EMPTY_PREFIX, prefix_hashes
+from sgframe_simulated.model import EMPTY_PREFIX, prefix_hashes, tree_hashes
 
 
 class PlanFault(SgframeError):
@@ -17,7 +17,8 @@ class PlanFault(SgframeError):
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One request. ``slots[i]`` and ``hashes[i]`` are the slot and the true prefix hash of computed token i.
+    """One request. ``slots[i]`` and ``hashes[i]`` are the slot and the true prefix hash of computed token i; the prefix
+    of a ``tree``'s node is its path.
 
     ``verified`` counts the leading slots that were found right and that nobody can have changed since.
     """
@@ -27,6 +28,7 @@ class Row:
     prompt_len: int
     sampling: TokenSampling
     logprobs_from: int
+    tree: Tree | None
     slots: Ints
     hashes: list[int]
     verified: int = 0
@@ -42,10 +44,17 @@ class Row:
             raise PlanFault(
                 f"step {step}: row {self.row} is to compute tokens {start} to {stop - 1}, but knows {len(self.tokens)}"
             )
-        hashes = prefix_hashes(self.tokens[start:stop], self.hashes[-1] if start else EMPTY_PREFIX)
+        hashes = self.hashes_up_to(stop)
         memory.write(slots, hashes, self.row, start, step)
         self.slots.extend(slots)
         self.hashes += hashes
+
+    def hashes_up_to(self, stop: int) -> list[int]:
+        """Those of the tokens before ``stop`` that are not computed yet."""
+        start = self.computed
+        if self.tree is not None:
+            return tree_hashes(self.tokens, self.prompt_len, self.tree.parents)[start:stop]
+        return prefix_hashes(self.tokens[start:stop], self.hashes[-1] if start else EMPTY_PREFIX)
 
     def verify(self, memory: SlotMemory, step: int) -> None:
         """Read the KV that attention reads. Raises SlotFault."""
@@ -85,15 +94,20 @@ class RowTable:
             raise PlanFault(f"row {new.row} cannot be admitted: it is taken, or not one of 0 to {self._max_rows - 1}")
         if len(new.slots) >= len(new.tokens):
             raise PlanFault(f"row {new.row} has {len(new.tokens)} tokens and {len(new.slots)} cached: none to compute")
-        self._rows[new.row] = Row(
+        if new.tree is not None:
+            _check_tree(new.row, new.tree, len(new.tokens) - new.prompt_len)
+        row = self._rows[new.row] = Row(
             row=new.row,
             tokens=new.tokens[:],
             prompt_len=new.prompt_len,
             sampling=new.sampling,
             logprobs_from=new.logprobs_from,
-            slots=new.slots[:],
-            hashes=prefix_hashes(new.tokens[: len(new.slots)]),
+            tree=new.tree,
+            slots=ints(),
+            hashes=[],
         )
+        row.hashes = row.hashes_up_to(len(new.slots))
+        row.slots = new.slots[:]
         self._memory.add_readers(new.slots)
 
     def _rewrite(self, rewrite: Rewrite) -> None:
@@ -110,3 +124,15 @@ class RowTable:
         """Have every row check all its slots when it next computes."""
         for row in self._rows.values():
             row.verified = 0
+
+
+def _check_tree(row: int, tree: Tree, nodes: int) -> None:
+    if len(tree.parents) != nodes or not all(-1 <= parent < node for node, parent in enumerate(tree.parents)):
+        raise PlanFault(
+            f"row {row} has {nodes} nodes and the parents {list(tree.parents)}: each node has one, -1 or a node before it"
+        )
+    if len(tree.places) != len(tree.tokens) or not all(-1 <= place < nodes for place in tree.places):
+        raise PlanFault(
+            f"row {row} has {nodes} nodes and asks for {len(tree.tokens)} tokens at the places {list(tree.places)}: each "
+            "token has one, -1 or a node"
+        )

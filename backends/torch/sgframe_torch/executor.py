@@ -19,6 +19,7 @@ from sgframe_torch.logprobs import prompt_logprobs
 from sgframe_torch.ops import DeviceOps
 from sgframe_torch.rows import PromptSpan, Step
 from sgframe_torch.sampler import Sampled, Sampler
+from sgframe_torch.trees import branch, scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,9 @@ class TorchExecutor(Executor):
         step = rows.apply(batch)
         hidden = logits = torch.empty(0)
         if batch.rows:
-            self._ops.begin(step.inputs)
-            hidden = model.hidden(step.inputs, self._running.kv)
+            inputs = branch(step.inputs, step.tree_parts) if step.tree_parts else step.inputs
+            self._ops.begin(inputs)
+            hidden = model.hidden(inputs, self._running.kv)
             logits = model.logits(hidden[step.sampled_at])
         rows.advance(batch)
         self._computed = _Computed(step, hidden, logits)
@@ -75,6 +77,7 @@ class TorchExecutor(Executor):
             tokens=ints(sampled.tokens),
             logprobs=sampled.logprobs,
             prompt_logprobs=[self._prompt_logprobs(span) for span in step.prompt_spans],
+            scores=scores(self._running.model, self._computed.hidden, step.tree_parts) if step.tree_parts else [],
         )
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sgframe.messages import Ints, NewRow, ScheduleBatch
+from sgframe.messages import Ints, NewRow, ScheduleBatch, Tree
 from sgframe.sampling import TokenSampling
 
 
@@ -25,6 +25,7 @@ class Row:
     sampling: TokenSampling
     computed: int
     logprobs_from: int
+    tree: Tree | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,35 @@ class PromptSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class TreePart:
+    """What a step computes of ``row``, the batch's row number ``order``: the ``count`` tokens of its ``tree`` from place
+    ``start`` on, which are the flat tokens ``flat … flat + count``.
+
+    Places are as in Tree: nodes from 0 on, the prompt's last token -1, and so down to its first.
+    """
+
+    order: int
+    row: int
+    tree: Tree
+    prompt_len: int
+    start: int
+    flat: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """A ScheduleBatch made ready: ``sampled`` rows get their next token from the flat tokens ``sampled_at``."""
+    """A ScheduleBatch made ready: ``sampled`` rows get their next token from the flat tokens ``sampled_at``.
+
+    The ``inputs`` take every row for one line of tokens; see ``trees.branch`` for those that are trees.
+    """
 
     batch: ScheduleBatch
     inputs: StepInputs
     sampled: list[int]
     sampled_at: Tensor
     prompt_spans: list[PromptSpan]
+    tree_parts: list[TreePart]
 
 
 class RowTable:
@@ -110,7 +132,8 @@ class RowTable:
             self._rows[row].computed += count
 
     def _admit(self, new: NewRow) -> None:
-        self._rows[new.row] = Row(new.tokens[:], new.prompt_len, new.sampling, len(new.slots), new.logprobs_from)
+        computed = len(new.slots)
+        self._rows[new.row] = Row(new.tokens[:], new.prompt_len, new.sampling, computed, new.logprobs_from, new.tree)
         self._set_slots(new.row, 0, new.slots)
 
     def _set_slots(self, row: int, start: int, slots: Ints) -> None:
@@ -143,7 +166,12 @@ class RowTable:
             for row, start, count in zip(batch.rows, starts.tolist(), batch.counts, strict=False)
             if (span := self._prompt_span(row, start, count)) is not None
         ]
-        return Step(batch, inputs, rows[sampled].tolist(), self._to_device((starts[1:] - 1)[sampled]), spans)
+        parts = [
+            self._tree_part(row.tree, order, batch, int(starts[order]))
+            for order, row in enumerate(known)
+            if row.tree is not None
+        ]
+        return Step(batch, inputs, rows[sampled].tolist(), self._to_device((starts[1:] - 1)[sampled]), spans, parts)
 
     def _prompt_span(self, number: int, flat: int, count: int) -> PromptSpan | None:
         row = self._rows[number]
@@ -154,6 +182,11 @@ class RowTable:
         if start >= end:
             return None
         return PromptSpan(number, start, flat + start - 1 - row.computed, end - start)
+
+    def _tree_part(self, tree: Tree, order: int, batch: ScheduleBatch, flat: int) -> TreePart:
+        number = batch.rows[order]
+        row = self._rows[number]
+        return TreePart(order, number, tree, row.prompt_len, row.computed - row.prompt_len, flat, batch.counts[order])
 
     def _to_device(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self._device)

@@ -63,14 +63,20 @@ class Executor(ABC):
 
     @abstractmethod
     def forward(self, batch: ScheduleBatch) -> None:
-        """Apply the batch to the row table and start computing it; may return before the device is done."""
+        """Apply the batch to the row table and start computing it; may return before the device is done.
+
+        Of a row with a tree each node attends to the prompt, its ancestors and itself, and its position is the prompt's
+        length plus the number of its ancestors. Its KV goes to slots like that of any token, in the order of the row,
+        and the batch may cut the row anywhere.
+        """
 
     @abstractmethod
     def sample(self, masks: Masks | None) -> StepOutput:
         """Sample the rows that asked for it from the last forward's logits, and wait for the result.
 
         A row whose logits are not finite gets -1. The next batch may be planned already: it goes on with that row, with
-        whatever token, and nobody reads what comes of it.
+        whatever token, and nobody reads what comes of it. Rows with a tree are not sampled: what the tree asks for right
+        after a token comes in the output of the step that computed this token, and is NaN where logits are not finite.
         """
 
     @abstractmethod

@@ -13,13 +13,14 @@ import pytest
 from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.sampling import TokenSampling
 from sgframe.testing.driver import Driver
+from sgframe.testing.trees import TreeContract
 
 
-class BackendContract(ABC):
+class BackendContract(TreeContract, ABC):
     """Subclass it in a test module, name the subclass ``Test…``, and give ``make_executor`` and ``make_spec``.
 
-    The spec must allow 8 rows, 128 tokens in a step, and 512 KV slots. Tokens are compared exactly: where a device's
-    arithmetic depends on the shape of a batch, load the model in float32.
+    The spec must allow 8 rows, 128 tokens in a step and in a request, and 512 KV slots. Tokens are compared exactly:
+    where a device's arithmetic depends on the shape of a batch, load the model in float32.
     """
 
     @abstractmethod
@@ -38,11 +39,6 @@ class BackendContract(ABC):
             yield Driver(executor, self.make_spec())
         finally:
             executor.close()
-
-    @staticmethod
-    def prompt(driver: Driver, length: int, salt: int = 0) -> list[int]:
-        """``length`` token ids that look like noise; another ``salt`` gives others from the first on."""
-        return [(1 + (i + 1) * (salt + 1) * 7919 + i * i * 31) % driver.loaded.vocab_size for i in range(length)]
 
     # ------------------------------------------------------------------------------------------------ loading
 

@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sgframe.interfaces.backend import Executor, ExecutorSpec
-from sgframe.messages import Appended, Ints, Loaded, Logprobs, Masks, NewRow, Rewrite, ScheduleBatch, StepOutput, ints
+from sgframe.messages import (
+    Appended,
+    Ints,
+    Loaded,
+    Logprobs,
+    Masks,
+    NewRow,
+    Rewrite,
+    ScheduleBatch,
+    StepOutput,
+    Tree,
+    ints,
+)
 from sgframe.sampling import TokenSampling
 
 GREEDY = TokenSampling(seed=0, temperature=0.0)
@@ -22,12 +34,14 @@ class DriverRow:
     sampling: TokenSampling
     slots: Ints
     borrowed: int
+    tree: Tree | None = None
     logprobs: list[Logprobs | None] = field(default_factory=list)
     prompt_logprobs: dict[int, Logprobs] = field(default_factory=dict)
+    scores: dict[int, float] = field(default_factory=dict)
 
     @property
     def output(self) -> list[int]:
-        """The tokens sampled so far, and those given at the start as earlier output."""
+        """The tokens sampled so far, and those given at the start as earlier output; of a tree, its nodes."""
         return list(self.tokens[self.prompt_len :])
 
     @property
@@ -61,8 +75,12 @@ class Driver:
         output: Sequence[int] = (),
         cached: Sequence[int] = (),
         logprobs_from: int = 1,
+        tree: Tree | None = None,
     ) -> DriverRow:
-        """Give ``prompt``, and ``output`` if it resumes, a row; ``cached`` slots hold the KV of its first tokens."""
+        """Give ``prompt``, and ``output`` if it resumes, a row; ``cached`` slots hold the KV of its first tokens.
+
+        With a ``tree`` the ``output`` are its nodes.
+        """
         row = DriverRow(
             row=self._free_rows.pop(0),
             tokens=ints([*prompt, *output]),
@@ -70,9 +88,10 @@ class Driver:
             sampling=sampling,
             slots=ints(cached),
             borrowed=len(cached),
+            tree=tree,
         )
         self._admitted.append(
-            NewRow(row.row, row.tokens[:], row.prompt_len, row.slots[:], sampling, logprobs_from=logprobs_from)
+            NewRow(row.row, row.tokens[:], row.prompt_len, row.slots[:], sampling, logprobs_from, tree)
         )
         return row
 
@@ -118,7 +137,7 @@ class Driver:
             rows=ints(row.row for row in work),
             counts=ints(work.values()),
             slots=ints(slot for slots in taken.values() for slot in slots),
-            samples=ints(row.pending == 0 for row in work),
+            samples=ints(row.pending == 0 and row.tree is None for row in work),
             masked=masked,
             appended=self._appended,
         )
@@ -138,6 +157,8 @@ class Driver:
             rows[number].logprobs.append(entry)
         for found in output.prompt_logprobs:
             rows[found.row].prompt_logprobs.update(enumerate(found.entries, found.start))
+        for given in output.scores:
+            rows[given.row].scores.update(zip(given.asked, given.logprobs, strict=True))
 
     def prefill(self, row: DriverRow, pieces: int = 1) -> None:
         """Compute all that ``row`` knows in ``pieces`` steps of nearly equal size, and sample its next token."""
