@@ -27,6 +27,7 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
     "serve": Subcommand("sgframe_cli.serve:serve", "Serve a model over HTTP."),
     "chat": Subcommand("sgframe_cli.chat:chat", "Chat with a model in the terminal."),
     "generate": Subcommand("sgframe_cli.generate:generate", "Continue a prompt once."),
+    "explain": Subcommand("sgframe_cli.explain:explain", "Run a program and draw what it computed and what it reused."),
     "tree": Subcommand("sgframe_cli.tree:tree", "Show the hot prefixes of a running server."),
     "simulate": Subcommand(
         "sgframe_cli.simulate:simulate", "Try policies and caches on a recorded trace, without a device."

@@ -1,4 +1,4 @@
-"""The application: endpoints, error envelope and gate around one engine."""
+"""The application: endpoints, that of programs among them, error envelope and gate around one engine."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from sgframe_openai.openapi import describe
 from sgframe_openai.schema_chat import ChatBody
 from sgframe_openai.schema_completions import CompletionBody
 from sgframe_openai.service import Service
+from sgframe_programs.endpoint import programs_route
+from sgframe_programs.session import Session
 
 if TYPE_CHECKING:
     from sgframe.front.async_engine import AsyncEngine
@@ -23,9 +25,14 @@ if TYPE_CHECKING:
 def create_app(engine: AsyncEngine) -> FastAPI:
     """An ASGI application that answers from ``engine``, which must have started and is not closed here."""
     app = FastAPI(title="sgframe", version=sgframe.__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.state.service = Service(engine, Metrics(engine.stats, engine.compiler_stats))
+    app.state.service = service = Service(engine, Metrics(engine.stats, engine.compiler_stats))
     for module in (chat, completions, tokens, admin, debug):
         app.include_router(module.router)
+    app.router.routes.append(
+        programs_route(
+            lambda namespace: Session(engine, namespace=namespace), service.model_name, engine.loaded.context_length
+        )
+    )
     errors.install(app)
     describe(app, [ChatBody, CompletionBody, tokens.TokenizeBody, tokens.DetokenizeBody, CachedTree])
     app.add_middleware(Gate, api_key=engine.settings.api_key)

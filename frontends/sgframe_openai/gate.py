@@ -1,4 +1,4 @@
-"""What happens to every request before its endpoint: it gets an id, and its API key is checked."""
+"""What happens to every request before its endpoint: it gets an id; its API key, and a WebSocket's origin, are checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Gate:
         self._expected = None if api_key is None else b"Bearer " + api_key.get_secret_value().encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
@@ -36,14 +36,22 @@ class Gate:
         scope["request_id"] = request_id.decode()
 
         async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
 
-        if scope["path"] in OPEN_PATHS or self._allows(headers.get(b"authorization", b"")):
-            await self._app(scope, receive, send_with_id)
-        else:
-            await _refusal(bool(headers.get(b"authorization"))).response()(scope, receive, send_with_id)
+        refusal = self._refusal(scope, headers)
+        await (self._app if refusal is None else refusal.response())(scope, receive, send_with_id)
+
+    def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> ApiError | None:
+        if scope["path"] not in OPEN_PATHS and not self._allows(authorization := headers.get(b"authorization", b"")):
+            found = "the API key is wrong" if authorization else "the API key is missing"
+            return ApiError(401, f"{found}; send it as 'Authorization: Bearer KEY'", code="invalid_api_key")
+        origin = headers.get(b"origin")
+        if scope["type"] == "websocket" and origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+            found = origin.decode("latin-1")  # browsers name it, and let any page open a WebSocket anywhere
+            return ApiError(403, f"a page of {found!r} may not open a WebSocket of this server", code="foreign_origin")
+        return None
 
     def _allows(self, authorization: bytes) -> bool:
         return self._expected is None or hmac.compare_digest(authorization, self._expected)
@@ -53,8 +61,3 @@ def request_id_of(request: Request) -> str:
     """The id that ``request`` came with or got here."""
     request_id: str = request.scope["request_id"]
     return request_id
-
-
-def _refusal(has_key: bool) -> ApiError:
-    found = "the API key is wrong" if has_key else "the API key is missing"
-    return ApiError(401, f"{found}; send it as 'Authorization: Bearer KEY'", code="invalid_api_key")

@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from sgframe.errors import ConfigError
 from sgframe_openai.app import create_app
+from sgframe_programs.wire import MAX_FRAME
 
 if TYPE_CHECKING:
     from sgframe.front.async_engine import AsyncEngine
@@ -24,11 +26,25 @@ if TYPE_CHECKING:
 KEEP_ALIVE = 75
 """Seconds an idle connection is kept; longer than clients' pools keep theirs, so that they close first."""
 
+PONG_TIME = 60.0
+"""Seconds in which a WebSocket's client must show that it is there; it may be at work in one thread, and slow to."""
+
+LINGER = 5.0
+"""Seconds that a WebSocket's client has, at the end, to read what it was sent."""
+
 
 class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    """One that is cut when its client, at the end, does not read the last of what it was sent."""
+
+    async def run_asgi(self) -> None:
+        await super().run_asgi()
+        self.loop.call_later(LINGER, self.transport.abort)
 
 
 class HttpServer:
@@ -44,6 +60,10 @@ class HttpServer:
             lifespan="off",
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE,
+            ws=_WebSocket,
+            ws_max_size=MAX_FRAME,
+            ws_ping_timeout=PONG_TIME,
+            ws_per_message_deflate=False,
         )
         self._server = _Uvicorn(self._config)
         self._serving: asyncio.Task[None] | None = None

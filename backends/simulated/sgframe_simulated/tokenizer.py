@@ -58,14 +58,18 @@ class ByteTokenizer(Tokenizer):
         return True
 
     def apply_chat_template(
-        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None, **options: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **options: Any,
     ) -> str:
-        """ChatML. Tools come first, as JSON in a system turn; the template reads no options, as a Jinja one may not."""
+        """ChatML. Tools come first, as JSON in a system turn; the template reads no other option, as a Jinja one may not."""
         turns = [("system", json.dumps(list(tools)))] if tools else []
         turns += [(message["role"], _content(message)) for message in messages]
-        return (
-            "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in turns) + "<|im_start|>assistant\n"
-        )
+        text = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in turns)
+        return f"{text}<|im_start|>assistant\n" if add_generation_prompt else text
 
 
 def _byte_characters() -> list[str]:
