@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, ClassVar, TypeVar
+from types import TracebackType
+from typing import Any, ClassVar, Self, TypeVar
 
 from sgframe.constraints import Constraint
 from sgframe.sampling import SamplingParams
@@ -62,3 +63,11 @@ class Backend(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give everything back. Calls that are open fail with BackendClosed. A second call does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
