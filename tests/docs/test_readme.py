@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import FIRST_USE, HOUSE, blocks, commands, distribution, environment, run, write_files
@@ -165,8 +166,16 @@ def test_the_engine_script_says_paris(tmp_path: Path) -> None:
     assert "Paris" in run(sys.executable, script, folder=tmp_path, environ=environment())
 
 
+def test_the_program_of_the_readme_chooses(demo: Server) -> None:
+    (program,) = (block.text for block in blocks("README.md", "python") if "second_opinion" in block.text)
+    names: dict[str, Any] = {}
+    exec(program.replace("http://127.0.0.1:30000", demo.url), names)
+    assert names["state"]["city"] in ("Yes", "No")
+    assert names["state"].trace().calls == 5
+
+
 def test_the_plugin_of_the_readme_is_chosen_by_its_name(tmp_path: Path) -> None:
-    _, _, hooks, part = blocks("README.md", "python")
+    *_, hooks, part = blocks("README.md", "python")
     write_files(tmp_path, hooks, part)
     distribution(tmp_path, re.findall(r"\[project\.entry-points\.sgframe\] (.+)$", hooks.first_line)[0])
     assert "`sgframe serve --plugin shortest`" in (HOUSE / "README.md").read_text()
