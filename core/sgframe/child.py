@@ -46,7 +46,6 @@ class SchedulingSpec(msgspec.Struct, frozen=True):
     ``grammars`` are those that requests may name; without any, no vocabulary is sent."""
 
     overlap: bool
-    worth_waiting: int
     max_leases: int
     lease_share: float
     lease_seconds: float
@@ -106,7 +105,6 @@ def _build_scheduler(letter: Letter, loaded: Loaded, guides: GuidesSpec | None) 
             leases=LeaseLimits(
                 scheduling.max_leases, int(loaded.slots * scheduling.lease_share), scheduling.lease_seconds
             ),
-            worth_waiting=scheduling.worth_waiting,
         ),
         cache=letter.choices["cache"],
         policy=letter.choices["policy"],

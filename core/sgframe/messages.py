@@ -149,8 +149,8 @@ class CacheReport(msgspec.Struct, frozen=True, array_like=True):
 
     ``reason``: ``never_seen``, ``evicted`` (``evicted_by`` is the strategy or ``flush``, ``evicted_ago`` in seconds),
     ``page_floor``, ``namespace`` (more of it is cached, but for others only), ``last_token`` (all were there, but the
-    last is computed for its logits), ``prompt_logprobs`` (what was asked for must be computed) or ``twin_in_flight`` (a
-    request with the same prefix was just being computed).
+    last is computed for its logits) or ``prompt_logprobs`` (what was asked for must be computed). What another request
+    was just computing counts as cached.
     """
 
     matched: int

@@ -36,7 +36,7 @@ from sgframe.sampling import SamplingParams
 from sgframe_simulated.tokenizer import ByteTokenizer
 
 EVICTED = CacheReport(2, "evicted", "lru", 12.5)
-TWIN = CacheReport(0, "twin_in_flight")
+FLOOR = CacheReport(0, "page_floor")
 NODES = [
     CachedNode(1, -1, 3, ints([*b"abc"]), 14, 1, 4, 0.5, ()),
     CachedNode(2, 1, 2, ints([*b"de"]), 2, 0, 1, 7.0, (("salt", "x"),)),
@@ -106,13 +106,13 @@ async def test_the_first_piece_s_report_stays_with_the_output(manager: Tokenizer
 
 
 async def test_each_output_has_a_report_of_its_own(manager: TokenizerManager, scheduler: Scheduler) -> None:
-    scheduler.reports = [EVICTED, TWIN]
-    assert [output.usage.cache for output in await generate(manager, n=2)] == [EVICTED, TWIN]
+    scheduler.reports = [EVICTED, FLOOR]
+    assert [output.usage.cache for output in await generate(manager, n=2)] == [EVICTED, FLOOR]
 
 
 @pytest.mark.parametrize(
     ("report", "words"),
-    [(EVICTED, "3 cached (evicted by lru 12.5 s ago)"), (TWIN, "3 cached (twin_in_flight)")],
+    [(EVICTED, "3 cached (evicted by lru 12.5 s ago)"), (FLOOR, "3 cached (page_floor)")],
 )
 async def test_the_log_says_why_no_more_was_cached(
     manager: TokenizerManager,

@@ -144,7 +144,8 @@ async def test_what_nobody_waits_for_any_more_is_given_up(tmp_path: Path) -> Non
             await asyncio.sleep(0.01)
         waiter.cancel()
         await gone(int(log.read_text().split()[-1]))
-        assert compiler.stats.pending == 0
+        while compiler.stats.pending:  # its end is heard of a moment later
+            await asyncio.sleep(0.01)
 
 
 async def test_small_constraints_go_first(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ async def test_a_stream_s_last_chunk_says_it(client: Any, script: Any, path: str
 
 
 async def test_of_several_choices_the_first_is_told_of(client: Any, script: Any) -> None:
-    script.reports = [EVICTED, CacheReport(5, "twin_in_flight")]
+    script.reports = [EVICTED, CacheReport(5, "page_floor")]
     usage = (await client.post(TEXT[0], json={**TEXT[1], "n": 2})).json()["usage"]
     assert usage["sgframe"]["cache"]["reason"] == "evicted"
 

@@ -24,7 +24,7 @@ ENDLESS = SamplingParams(ignore_eos=True)
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     with Engine(
-        **SIMULATED, transport="inproc", kv_slots=16384, worth_waiting=1, plugin={"simulated": {"step_seconds": 0.001}}
+        **SIMULATED, transport="inproc", kv_slots=16384, plugin={"simulated": {"step_seconds": 0.001}}
     ) as engine:
         yield engine
 

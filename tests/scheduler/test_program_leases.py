@@ -95,6 +95,19 @@ def test_a_failed_step_leaves_nothing_leased() -> None:
     assert kept(bench) == (0, 0, 0)
 
 
+def test_a_lease_on_what_a_failed_step_was_to_compute_is_revoked() -> None:
+    bench = Bench()
+    bench.add(1, PROMPT, max_tokens=4, lease=7)
+    bench.scheduler.plan(1.0)
+    bench.scheduler.abort(1, "disconnect")
+    bench.scheduler.plan(2.0)
+    assert kept(bench) == (1, 10, 0)
+    bench.scheduler.fail("as asked")
+    bench.scheduler.check()
+    assert kept(bench) == (0, 0, 1)
+    assert bench.scheduler.stats().slots_free == 64
+
+
 def test_an_unknown_lease_is_ignored() -> None:
     bench = Bench()
     bench.scheduler.release_leases([5])

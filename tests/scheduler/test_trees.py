@@ -128,7 +128,7 @@ def test_a_tree_that_is_retracted_starts_again() -> None:
 
 
 def test_a_request_like_a_trees_chain_of_nodes_does_not_wait_for_them() -> None:
-    bench = Bench(slots=256, max_step_tokens=8, worth_waiting=2)
+    bench = Bench(slots=256, max_step_tokens=8)
     paths = [[i, 40 + i] for i in range(20)]
     tree = add(bench, 1, paths)
     bench.step()

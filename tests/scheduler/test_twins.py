@@ -7,6 +7,7 @@ from scheduler_bench import Bench, expected_output
 
 from sgframe.assembly.providers import PluginSettings
 from sgframe.clock import StepClock
+from sgframe.messages import CacheReport
 from sgframe.sampling import TokenSampling
 from sgframe_basic.cache import NoCache
 
@@ -28,10 +29,30 @@ def test_a_common_prefix_of_requests_that_come_together_is_computed_once(overlap
     assert run.outputs == {id: expected_output([*PREFIX, 30 + id], 1) for id in (1, 2, 3)}
 
 
-def test_the_second_starts_as_soon_as_the_common_part_is_there() -> None:
+def test_who_shares_a_prefix_starts_in_the_step_that_computes_it() -> None:
+    run = bench()
+    for id in (1, 2, 3):
+        run.add(id, [*PREFIX, 30 + id], max_tokens=1)
+    batch = run.step()
+    assert batch is not None
+    assert list(batch.counts) == [21, 1, 1]
+    assert run.scheduler.idle
+
+
+def test_a_few_common_tokens_are_computed_once_too() -> None:
+    run = bench()
+    run.add(1, [1, 2, 3, 4], max_tokens=1)
+    run.add(2, [1, 2, 3, 5], max_tokens=1)
+    batch = run.step()
+    assert batch is not None
+    assert list(batch.counts) == [4, 1]
+    assert [output.cache for output in run.taken] == [CacheReport(0, "never_seen"), CacheReport(3, "last_token")]
+
+
+def test_who_needs_a_later_chunk_of_a_prompt_starts_with_that() -> None:
     run = bench(max_step_tokens=25)
-    run.add(1, PREFIX + [40] * 30, max_tokens=1)
-    run.add(2, PREFIX + [41] * 3, max_tokens=1)
+    run.add(1, [40] * 30 + PREFIX, max_tokens=1)
+    run.add(2, [40] * 30 + [41] * 3, max_tokens=1)
     first, second = run.step(), run.step()
     assert first is not None and second is not None
     assert (list(first.counts), list(second.counts)) == ([25], [25])
@@ -43,13 +64,25 @@ def test_the_second_starts_as_soon_as_the_common_part_is_there() -> None:
 
 
 def test_others_are_admitted_past_one_that_waits_for_its_twin() -> None:
-    run = bench()
-    run.add(1, [*PREFIX, 1], max_tokens=1)
-    run.add(2, [*PREFIX, 2], max_tokens=1)
+    run = bench(max_step_tokens=30)
+    run.add(1, PREFIX * 2, max_tokens=1)
+    run.step()
+    run.add(2, [*PREFIX * 2, 2], max_tokens=1)
     run.add(3, [9, 9], max_tokens=1)
     batch = run.step()
     assert batch is not None
-    assert list(batch.counts) == [21, 2]
+    assert list(batch.counts) == [10, 1, 2]
+
+
+def test_a_row_that_reads_what_its_step_computes_goes_on_when_the_other_is_aborted() -> None:
+    run = bench(overlap=True)
+    run.add(1, [*PREFIX, 31], max_tokens=9)
+    run.add(2, [*PREFIX, 32], max_tokens=9)
+    run.step()
+    run.scheduler.abort(1, "disconnect")
+    run.add(3, [8] * 300, max_tokens=1)
+    run.run()
+    assert run.outputs[2] == expected_output([*PREFIX, 32], 9)
 
 
 def test_a_twin_takes_over_when_the_first_is_aborted() -> None:
@@ -61,16 +94,6 @@ def test_a_twin_takes_over_when_the_first_is_aborted() -> None:
     run.run()
     assert run.outputs[2] == expected_output(PREFIX, 4)
     assert run.worker.computed == 20 + 3
-
-
-def test_a_few_common_tokens_are_not_waited_for() -> None:
-    run = bench()
-    run.add(1, [1, 2, 3, 4], max_tokens=1)
-    run.add(2, [1, 2, 3, 5], max_tokens=1)
-    batch = run.step()
-    assert batch is not None
-    assert list(batch.counts) == [4, 4]
-    assert [output.cache.reason for output in run.taken if output.cache] == ["never_seen", "twin_in_flight"]
 
 
 def test_namespaces_are_no_twins() -> None:

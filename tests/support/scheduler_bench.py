@@ -178,12 +178,11 @@ class Bench:
         shadow: Shadow = NO_SHADOW,
         guides: Guides = NO_GUIDES,
         leases: LeaseLimits | None = None,
-        worth_waiting: int = 16,
     ) -> None:
         self.worker = CheckingWorker(page_size)
         self.clock = StepClock()
         self.scheduler = Scheduler(
-            Limits(slots, max_running, max_step_tokens, page_size, leases or LeaseLimits(tokens=slots), worth_waiting),
+            Limits(slots, max_running, max_step_tokens, page_size, leases or LeaseLimits(tokens=slots)),
             cache or RadixCache(RadixSettings(), page_size=page_size, clock=self.clock),
             policy or FirstComeFirstServed(PluginSettings()),
             estimator or NoReserve(page_size),

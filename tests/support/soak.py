@@ -15,6 +15,7 @@ from scripted_grammar import allowed, guides, use
 
 from sgframe.assembly.assemble import configure
 from sgframe.assembly.providers import Seam
+from sgframe.errors import SgframeError
 from sgframe.front.scoring import TokenTree
 from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.messages import AbortRequest, GenerateRequest, Masks, ScheduleBatch, ints
@@ -51,7 +52,6 @@ class Episode:
             max_step_tokens=random.choice((8, 16, 64, 256)),
             page_size=page_size,
             leases=LeaseLimits(random.randint(0, 8), random.choice((0, 64, 512)), random.choice((3.0, 600.0))),
-            worth_waiting=random.choice((1, 16)),
         )
         self.overlap = random.random() < 0.7
         spec = SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], random.choice(list(ESTIMATORS)))
@@ -67,6 +67,9 @@ class Episode:
         self.now = 0.0
         self.sent: deque[ScheduleBatch] = deque()
         self.masks: dict[int, Masks] = {}
+        self.stale = 0
+        """Batches in flight that were planned before a step failed: they may build on it, and nobody heeds them."""
+        self.failed: set[int] = set()
         self.open: dict[int, GenerateRequest] = {}
         self.texts: dict[int, list[int]] = {}
         self.scores: dict[int, tuple[list[float], TokenTree]] = {}
@@ -170,13 +173,29 @@ class Episode:
             self.sent.append(batch)
         self._take_masks()
         if len(self.sent) > (self.overlap and batch is not None):
-            due = self.sent.popleft()
-            self.device.forward(due)
-            self.scheduler.apply(self.device.sample(self.masks.pop(due.step, None)))
+            self._execute(self.sent.popleft())
             self._take_masks()
         self._take_outputs()
         self.scheduler.check()
         return batch
+
+    def _execute(self, due: ScheduleBatch) -> None:
+        masks = self.masks.pop(due.step, None)
+        try:
+            self.device.forward(due)
+            if fails := self.random.random() < 0.01:
+                self.device.poison(due.slots)  # whoever reads what this step was to compute will be found out
+                self.stale = len(self.sent)
+        except SgframeError:
+            if not self.stale:
+                raise
+            fails, self.stale = True, self.stale - 1
+        if fails:
+            self.failed.update(request.id for request in self.scheduler._in_flight[0].requests)
+            self.scheduler.fail("as the soak asks")
+        else:
+            self.stale = max(self.stale - 1, 0)
+            self.scheduler.apply(self.device.sample(masks))
 
     def _take_masks(self) -> None:
         if (masks := self.scheduler.masks()) is not None:
@@ -186,7 +205,7 @@ class Episode:
         for output in self.scheduler.outbox:
             request, text = self.open[output.id], self.texts[output.id]
             text.extend(output.tokens)
-            if output.id in self.scores and output.finish is not None and output.finish.reason != "abort":
+            if output.id in self.scores and output.finish is not None and output.finish.reason == "length":
                 due, tree = self.scores[output.id]
                 assert output.scores is not None
                 assert [each for path in tree.by_path(output.scores) for each in path] == due
@@ -199,7 +218,8 @@ class Episode:
         self.finished += 1
         due = expected(request)[: self.limits.slots - len(request.tokens) + 1]
         assert text == due[: len(text)], f"request {request.id} says {text}, not {due}"
-        assert reason == "abort" or len(text) == len(due), (
+        assert (reason == "error") <= (request.id in self.failed)
+        assert reason in ("abort", "error") or len(text) == len(due), (
             f"request {request.id} ends after {len(text)} of {len(due)} tokens"
         )
         self.turns = [*self.turns[-7:], [*request.tokens, *text]]

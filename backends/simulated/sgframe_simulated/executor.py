@@ -79,9 +79,19 @@ class SimulatedExecutor(Executor):
         """Raises SlotFault or PlanFault, naming row, position and slot, when the plan is wrong."""
         started = time.perf_counter()
         self._table.apply(batch)
+        rows = [self._table[number] for number in batch.rows]
+        try:
+            self._compute(batch, rows)
+        finally:
+            self._table.begin_reading()
+        for row in rows:  # all KV of a step is written before any is read, as on a device
+            row.verify(self._memory, batch.step)
+        self._batch = batch
+        self._ready_at = started + self._cost(batch)
+
+    def _compute(self, batch: ScheduleBatch, rows: Sequence[Row]) -> None:
         if batch.step == self._settings.fail_at_step:
             raise SimulatedFailure(f"step {batch.step} fails, as simulated.fail_at_step asks")
-        rows = [self._table[number] for number in batch.rows]
         for row in compress(rows, batch.samples):
             if row.tree is not None:
                 raise PlanFault(f"step {batch.step}: row {row.row} is to be sampled, but it is a tree")
@@ -89,10 +99,6 @@ class SimulatedExecutor(Executor):
         for row, count in zip(rows, batch.counts, strict=True):
             row.compute(batch.slots[start : start + count], self._memory, batch.step)
             start += count
-        for row in rows:  # all KV of a step is written before any is read, as on a device
-            row.verify(self._memory, batch.step)
-        self._batch = batch
-        self._ready_at = started + self._cost(batch)
 
     def _cost(self, batch: ScheduleBatch) -> float:
         settings = self._settings

@@ -70,6 +70,8 @@ class RowTable:
         self._max_rows = max_rows
         self._memory = memory
         self._rows: dict[int, Row] = {}
+        self._admitted: list[Ints] = []
+        """The slots from which rows start that this step admits."""
 
     def __getitem__(self, number: int) -> Row:
         try:
@@ -84,10 +86,16 @@ class RowTable:
             del self._rows[number]
         for new in batch.admitted:
             self._admit(new)
+        self._admitted = [new.slots for new in batch.admitted]
         for rewrite in batch.rewrites:
             self._rewrite(rewrite)
         for addition in batch.appended:
             self[addition.row].tokens.extend(addition.tokens)
+
+    def begin_reading(self) -> None:
+        """Rows that this step admitted read their slots from now on, when all is written: some of them by this step."""
+        for slots in self._admitted:
+            self._memory.add_readers(slots)
 
     def _admit(self, new: NewRow) -> None:
         if new.row in self._rows or not 0 <= new.row < self._max_rows:
@@ -108,7 +116,6 @@ class RowTable:
         )
         row.hashes = row.hashes_up_to(len(new.slots))
         row.slots = new.slots[:]
-        self._memory.add_readers(new.slots)
 
     def _rewrite(self, rewrite: Rewrite) -> None:
         row = self[rewrite.row]

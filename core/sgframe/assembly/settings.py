@@ -79,9 +79,6 @@ class Settings(BaseModel):
         "ratio", description="Memory kept for outputs: a share that follows experience, or all that max_tokens allows"
     )
     overlap: bool = Field(True, description="Plan the next step while the device computes the last")
-    worth_waiting: int = Field(
-        16, ge=1, description="Tokens that must be saved for a prompt to wait until another has computed them"
-    )
     max_leases: int = Field(1024, ge=0, description="Most prefixes that are kept for programs between their calls")
     lease_share: float = Field(0.5, ge=0, le=1, description="Most of the KV slots that are kept for programs")
     lease_seconds: float = Field(600.0, gt=0, description="Seconds for which a prefix is kept for a program")

@@ -160,7 +160,6 @@ class AsyncEngine:
             ),
             scheduling=SchedulingSpec(
                 overlap=settings.overlap,
-                worth_waiting=settings.worth_waiting,
                 max_leases=settings.max_leases,
                 lease_share=settings.lease_share,
                 lease_seconds=settings.lease_seconds,

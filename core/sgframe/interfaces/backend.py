@@ -65,6 +65,9 @@ class Executor(ABC):
     def forward(self, batch: ScheduleBatch) -> None:
         """Apply the batch to the row table and start computing it; may return before the device is done.
 
+        Each layer writes the KV of all tokens before any of them attends: a row may start from slots that another row of
+        the same batch fills.
+
         Of a row with a tree each node attends to the prompt, its ancestors and itself, and its position is the prompt's
         length plus the number of its ancestors. Its KV goes to slots like that of any token, in the order of the row,
         and the batch may cut the row anywhere.

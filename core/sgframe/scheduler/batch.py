@@ -14,7 +14,7 @@ class InFlight:
     """A batch that was sent and not answered yet: row by row the request, its stint, how many tokens, whether it
     samples.
 
-    ``masked``: the worker still waits for its masks. ``tainted``: it builds on a step that failed.
+    ``masked``: the worker still waits for its masks.
     """
 
     step: int
@@ -23,7 +23,6 @@ class InFlight:
     counts: Ints
     samples: Ints
     masked: bool = False
-    tainted: bool = False
 
     def __iter__(self) -> Iterator[tuple[Request, int, int, int]]:
         return zip(self.requests, self.stints, self.counts, self.samples, strict=True)

@@ -68,6 +68,11 @@ class ProgramLeases:
         self.revoked += 1
         return True
 
+    def revoke_all(self) -> None:
+        """Let go of all that is kept."""
+        while self.revoke_oldest():
+            pass
+
     def expire(self, now: float) -> None:
         """Revoke those that have been kept for too long."""
         while self._kept and now - next(iter(self._kept.values())).since > self._limits.seconds:

@@ -25,8 +25,6 @@ class Limits:
         max_step_tokens: tokens computed in one step; at least ``max_running``, so that every row can decode.
         page_size: slots are handed out in pages of this many.
         leases: what is kept for programs; by default nothing.
-        worth_waiting: tokens that a prompt must have in common with one that is just being computed, beyond what is
-            cached, to wait for them. Fewer are computed twice in less time than a step's wait takes.
     """
 
     slots: int
@@ -34,4 +32,3 @@ class Limits:
     max_step_tokens: int
     page_size: int = 1
     leases: LeaseLimits = field(default_factory=LeaseLimits)
-    worth_waiting: int = 16

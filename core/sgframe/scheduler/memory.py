@@ -85,6 +85,20 @@ class KvMemory:
         request.slots = request.lease.slots[:]
         request.matched = request.computed = request.scheduled = len(request.lease)
 
+    def promise(self, request: Request) -> None:
+        """Hand what is planned of a prompt to the cache before it is computed: others may start from it in the same step,
+        for a step writes all KV of a layer before anyone reads it.
+
+        Does nothing where the cache has come by more of the prompt from elsewhere.
+        """
+        assert request.lease is not None
+        end = min(request.scheduled, request.prompt_len, request.shareable)
+        held = len(request.lease)
+        if end - held >= self._page:
+            tokens = request.tokens[:end]
+            if self.cache.peek(tokens, request.namespace).matched == held:
+                self.cache.insert(request.lease, tokens, request.slots[:end])
+
     def share(self, request: Request) -> Ints | None:
         """Hand what is computed to the cache, so that others can start from it.
 
@@ -92,6 +106,8 @@ class KvMemory:
         """
         assert request.lease is not None
         computed = min(request.computed, request.shareable)
+        if computed - len(request.lease) < self._page:
+            return None
         insertion = self.cache.insert(request.lease, request.tokens[:computed], request.slots[:computed])
         if not insertion.duplicates:
             return None

@@ -22,7 +22,7 @@ from sgframe.scheduler.guides import NO_GUIDES, GuideFault, Guides
 from sgframe.scheduler.limits import Limits
 from sgframe.scheduler.masking import fill_masks
 from sgframe.scheduler.memory import KvMemory
-from sgframe.scheduler.outputs import append, begin, confirm, ending
+from sgframe.scheduler.outputs import NOT_FINITE, append, begin, confirm, ending
 from sgframe.scheduler.request import Request
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow
 from sgframe.scheduler.twins import Twins
@@ -72,7 +72,7 @@ class Scheduler:
         self._requests: dict[int, Request] = {}
         self._aborted: list[Request] = []
         self._free_rows = list(range(limits.max_running - 1, -1, -1))
-        self._twins = Twins(limits.page_size, cache, limits.worth_waiting)
+        self._twins = Twins(limits.page_size, cache)
         self._next = BatchBuilder()
         self._in_flight: deque[InFlight] = deque()
 
@@ -223,6 +223,7 @@ class Scheduler:
         if count > 0:
             self.memory.grow(request, count)
             self._next.compute(request, count)
+            self.memory.promise(request)
         return max(count, 0)
 
     def _admit(self, budget: int) -> None:
@@ -292,20 +293,17 @@ class Scheduler:
                 self._publish(request, ending(request, Finish("length")))
 
     def fail(self, reason: str) -> None:
-        """The oldest batch in flight raised in the worker: its requests end, everything else goes on.
+        """The oldest batch in flight raised in the worker: its requests end, all others start again.
 
-        A batch that was already on its way may fail for the same reason: its other requests start again.
+        They may have built on what it was to compute, and so may whatever is cached: all of that is forgotten.
         """
-        batch = self._in_flight.popleft()
-        for request, stint, _, _ in batch:
-            if request.row < 0 or request.stint != stint:
-                continue
-            if batch.tainted:
-                self._retract(request, keep=False)
-            else:
+        for request, stint, _, _ in self._in_flight.popleft():
+            if request.row >= 0 and request.stint == stint:
                 self._end(request, Finish("error", detail=reason), keep=False)
-        for other in self._in_flight:
-            other.tainted = True
+        for request in list(self.running):
+            self._retract(request, keep=False)
+        self.memory.program_leases.revoke_all()
+        self.flush()
 
     def _share(self, request: Request) -> None:
         """Cache what is computed; the row goes on from the cache's copy where there was one before."""
@@ -321,6 +319,8 @@ class Scheduler:
         self.outbox.append(output)
         if output.finish is not None:
             self._remove(request, keep=output.finish.reason != "error")
+            if output.finish.detail == NOT_FINITE:
+                self.flush()  # others were promised what it computed, or it was what they had computed
 
     def _count(self, output: TokenOutput) -> None:
         self.counters.generated_tokens += len(output.tokens)

@@ -1,6 +1,7 @@
 """In-batch sharing: a prompt that another request is just computing is worth waiting for. Owns who is held back for that.
 
-Looks at the cache, to tell what it lacks and why; takes nothing from it.
+What a step computes of a prompt is in the cache as soon as that step is planned, so nobody waits for more than the chunks
+that are still to be planned. Looks at the cache, to tell what it lacks and why; takes nothing from it.
 """
 
 from __future__ import annotations
@@ -24,29 +25,24 @@ class Twin:
 
     @property
     def busy(self) -> bool:
-        """Whether there is still something to wait for: the leader's prompt is not far enough."""
+        """Whether there is still something to wait for: the leader's prompt is not planned far enough."""
         leader = self.leader
-        return leader.row >= 0 and leader.stint == self.stint and leader.computed < self.shared
+        return leader.row >= 0 and leader.stint == self.stint and leader.scheduled < self.shared
 
 
 class Twins:
-    """The prompts that are being computed, and the waiting requests that are held back until one of them is.
+    """The prompts that are being computed, and the waiting requests that are held back until one of them is."""
 
-    ``worth_waiting`` as in Limits.
-    """
-
-    def __init__(self, page_size: int, cache: Cache, worth_waiting: int) -> None:
+    def __init__(self, page_size: int, cache: Cache) -> None:
         self._page_size = page_size
-        self._worth_waiting = worth_waiting
         self._cache = cache
         self._leaders: list[Request] = []
         self.held: dict[int, Twin] = {}
         """By the id of the waiting request."""
 
     def watch(self, running: Iterable[Request]) -> None:
-        """From now on the leaders are those of ``running`` that still compute known tokens."""
-        least = max(self._worth_waiting, 2)  # a row that decodes has one
-        self._leaders = [request for request in running if len(request.tokens) - request.computed >= least]
+        """From now on the leaders are those of ``running`` whose prompts are not planned to their end."""
+        self._leaders = [request for request in running if request.scheduled < request.prompt_len]
 
     def lead(self, request: Request) -> None:
         """``request``, just admitted, may lead others."""
@@ -62,12 +58,10 @@ class Twins:
         reason = peek.reason
         if reason == "limit":
             reason = "last_token" if request.match_limit == request.shareable - 1 else "prompt_logprobs"
-        twin = self._find(request, peek.matched) if self._cache.keeps else None
+        twin = self._find(request, peek.matched) if self._cache.keeps and self._leaders else None
         if twin is not None:
-            if twin.shared - peek.matched >= self._worth_waiting:
-                self.held[request.id] = twin
-                return True
-            reason = "twin_in_flight"
+            self.held[request.id] = twin
+            return True
         self.forget(request)
         if request.cached_tokens < 0:
             matched = min(peek.matched, request.prompt_len)  # what its grammar wrote before is not counted
@@ -85,10 +79,10 @@ class Twins:
         for leader in self._leaders:
             if leader.row < 0 or leader.namespace != request.namespace:
                 continue
-            most = min(limit, leader.shareable)
+            most = min(limit, leader.prompt_len, leader.shareable)
             if most <= matched or leader.tokens[matched] != tokens[matched]:
                 continue
             shared = min(most, common_length(leader.tokens, tokens)) // self._page_size * self._page_size
-            if shared > max(matched, leader.computed) and (best is None or shared > best.shared):
+            if shared > max(matched, leader.scheduled) and (best is None or shared > best.shared):
                 best = Twin(leader, leader.stint, shared)
         return best

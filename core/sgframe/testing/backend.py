@@ -94,6 +94,15 @@ class BackendContract(TreeContract, ABC):
         driver.decode(rows, 4)
         assert [row.output for row in rows] == expected
 
+    def test_a_row_starts_from_what_another_computes_in_the_same_step(self, driver: Driver) -> None:
+        prompt = self.prompt(driver, 20)
+        expected = driver.generate([*prompt, 5], 3)
+        leader = driver.admit([*prompt, 4])
+        follower = driver.admit([*prompt, 5], cached=driver.free_slots[:20])  # which the leader is given next
+        driver.step({leader: 21, follower: 1})
+        driver.decode([leader, follower], 2)
+        assert follower.output == expected
+
     def test_a_retracted_row_resumes_where_it_stopped(self, driver: Driver) -> None:
         prompt = self.prompt(driver, 9)
         expected = driver.generate(prompt, 8)
