@@ -135,9 +135,15 @@ class Chain:
 
     def _start(self) -> None:
         try:
-            self.run.start(self._work())
+            working = self.run.start(self._work())
         except SgframeError as error:
             self._fail(self._queue[0], error)
+        else:
+            working.add_done_callback(self._worked)
+
+    def _worked(self, working: Future[None]) -> None:
+        if not working.cancelled() and (error := working.exception()):  # the backend was closed meanwhile
+            self._fail(self._doing, error)
 
     # -------------------------------------------------------------------------------------------- in the loop
 
@@ -218,7 +224,8 @@ class Chain:
             self._busy = self._doing is not None
             return self._doing
 
-    def _fail(self, operation: Operation, cause: Exception) -> None:
-        error = cause if isinstance(cause, ProgramError) else operation.site.error(cause)
+    def _fail(self, operation: Operation | None, cause: BaseException) -> None:
+        site = operation.site if operation else self.site
+        error = cause if isinstance(cause, ProgramError) else site.error(cause)
         self.run.failed(error)
         self.abandon(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sgframe.errors import SgframeError
 
 
@@ -25,6 +27,10 @@ class ProgramError(SgframeError):
         super().__init__(f"{line}: {source}\n  {cause}" if source else f"{line}: {cause}")
         self.line = line
         self.source = source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its arguments are not those it was made by, so that a copy, or one for another process, goes round them."""
+        return type(self).__new__, (type(self), *self.args), vars(self)
 
 
 class NoSuchVariable(ProgramError, KeyError):

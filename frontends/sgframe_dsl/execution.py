@@ -65,7 +65,7 @@ class Execution:
         loop, task = asyncio.get_running_loop(), asyncio.create_task(self.ago())
         task.add_done_callback(lambda task: task.cancelled() or task.exception())  # the run has it
         self._run.stop_program = lambda: _cancel(task, loop)
-        return Stream(self._run, self._chain, self._names)
+        return Stream(self._run, self._chain, self._names, loop)
 
     def close(self, error: BaseException) -> None:
         """End the run at once, because of ``error``; does nothing where that has ended."""

@@ -28,6 +28,11 @@ class Expression:
             return NotImplemented
         return Series((other, self))
 
+    def __format__(self, spec: str) -> str:
+        raise TypeError(
+            f"{type(self).__name__.lower()} cannot stand in an f-string, which would write what it looks like; use +"
+        )
+
 
 @dataclass(frozen=True)
 class Gen(Expression):

@@ -30,8 +30,12 @@ RESERVED = ("backend", "stream", "sampling")
 def function(program: Callable[..., Any]) -> Function:
     """``@sgf.function``: the program ``def program(s, …)``, which may be ``async``.
 
-    Raises ValueError for an argument that has the name of one of ``run``'s own.
+    Raises ValueError for an argument that has the name of one of ``run``'s own, TypeError for a generator.
     """
+    if inspect.isgeneratorfunction(program) or inspect.isasyncgenfunction(program):
+        raise TypeError(
+            f"{program.__name__} yields, so that to call it would run nothing; a program writes to its state"
+        )
     if taken := [name for name in inspect.signature(program).parameters if name in RESERVED]:
         raise ValueError(
             f"a program cannot be run: run() has an argument {taken[0]!r} of its own; rename the program's"
@@ -39,7 +43,7 @@ def function(program: Callable[..., Any]) -> Function:
     return Function(program)
 
 
-def bind(program: Function, *args: Any, **kwargs: Any) -> Function:
+def bind(program: Function, /, *args: Any, **kwargs: Any) -> Function:
     """``program.bind(*args, **kwargs)``."""
     return program.bind(*args, **kwargs)
 
@@ -59,11 +63,11 @@ class Function:
         self._name = getattr(program, "__name__", type(program).__name__)
         self._is_async = inspect.iscoroutinefunction(program)
 
-    def __call__(self, state: State, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, state: State, /, *args: Any, **kwargs: Any) -> Any:
         """Go on with ``state``: a program in a program."""
         return self._program(state, *self._args, *args, **{**self._kwargs, **kwargs})
 
-    def bind(self, *args: Any, **kwargs: Any) -> Function:
+    def bind(self, /, *args: Any, **kwargs: Any) -> Function:
         """This program with these arguments given. Raises TypeError for some that it does not take."""
         bound = Function(self._program, (*self._args, *args), {**self._kwargs, **kwargs})
         inspect.signature(self._program).bind_partial(None, *bound._args, **bound._kwargs)
@@ -72,6 +76,7 @@ class Function:
     @overload
     def run(
         self,
+        /,
         *args: Any,
         backend: OnBackend = None,
         stream: Literal[False] = False,
@@ -81,6 +86,7 @@ class Function:
     @overload
     def run(
         self,
+        /,
         *args: Any,
         backend: OnBackend = None,
         stream: Literal[True],
@@ -90,6 +96,7 @@ class Function:
 
     def run(
         self,
+        /,
         *args: Any,
         backend: OnBackend = None,
         stream: bool = False,
@@ -111,6 +118,7 @@ class Function:
     @overload
     async def arun(
         self,
+        /,
         *args: Any,
         backend: OnBackend = None,
         stream: Literal[False] = False,
@@ -120,6 +128,7 @@ class Function:
     @overload
     async def arun(
         self,
+        /,
         *args: Any,
         backend: OnBackend = None,
         stream: Literal[True],
@@ -129,6 +138,7 @@ class Function:
 
     async def arun(
         self,
+        /,
         *args: Any,
         backend: OnBackend = None,
         stream: bool = False,

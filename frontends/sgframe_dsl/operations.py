@@ -30,7 +30,7 @@ class Say(Operation):
         self._parts = parts
 
     async def work(self, chain: Chain) -> None:
-        chain.parts = [*chain.parts, *self._parts]
+        chain.parts += self._parts
 
 
 class SayLater(Operation):
@@ -43,7 +43,7 @@ class SayLater(Operation):
         self._text = text
 
     async def work(self, chain: Chain) -> None:
-        chain.parts = [*chain.parts, Text(await self._text())]
+        chain.parts.append(Text(await self._text()))
 
 
 class Generate(Operation):

@@ -40,6 +40,8 @@ def sampling_params(
 ) -> SamplingParams:
     """``options`` are those of Sampling; what is None counts as unsaid. Raises TypeError or ValueError that begins with
     ``asker``."""
+    if not isinstance(options, Mapping):
+        raise TypeError(f"{asker} is a dict of options, found {options!r}")
     if unknown := options.keys() - Sampling.__annotations__.keys():
         name = min(unknown)
         known = Sampling.__annotations__
@@ -50,8 +52,8 @@ def sampling_params(
     try:
         params = msgspec.convert({**said, "n": n}, SamplingParams)
     except msgspec.ValidationError as error:
-        reason, _, place = str(error).partition(" - at `$.")
-        name = place.rstrip("`")
+        reason, _, place = str(error).partition(" - at `")
+        name = place.rpartition("$.")[2].rstrip("`")
         raise TypeError(f"{asker}: {name}: {reason}; found {said.get(name.split('[')[0], n)!r}") from None
     try:
         params.validate(ANY_TOKEN)

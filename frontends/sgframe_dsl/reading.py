@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from sgframe.assembly.hints import nearest
 from sgframe_dsl import waiting
@@ -97,6 +97,14 @@ class Readable:
     def close(self) -> None:
         """End the whole run at once: calls are aborted, states let go of, and who waits gets ProgramError."""
         self._run.close(here().error(BackendClosed("the program was closed")))
+
+    def __format__(self, spec: str) -> str:
+        raise TypeError(
+            "a state cannot stand in an f-string, which would write what it looks like; use .text() or ['name']"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a state belongs to its run: it cannot be pickled or copied; s.copy() is a branch of it")
 
     def __enter__(self) -> Self:
         return self

@@ -20,6 +20,7 @@ from sgframe_dsl.operations import Settle
 from sgframe_dsl.options import Sampling
 from sgframe_dsl.trace import Trace
 
+OVER = "the run is over"
 END_WITHIN = 10.0
 """Seconds that a backend has for letting go of what a run had. Then it is left behind."""
 
@@ -63,10 +64,10 @@ class Run:
         """Seconds since the run began."""
         return time.monotonic() - self._began
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> Future[None]:
         """Run ``work`` in the backend's loop, for no longer than the run lasts. Raises what ``Backend.schedule`` raises."""
         try:
-            self.backend.schedule(self._tracked(work))
+            return self.backend.schedule(self._tracked(work))
         except BaseException:
             work.close()
             raise
@@ -91,12 +92,18 @@ class Run:
     def finish(self) -> None:
         """The program has returned: when all that is queued is done, let go of everything. Raises ProgramError for the first
         operation that failed unnoticed."""
-        waiting.wait(self._finishing(), self.backend)
+        try:
+            waiting.wait(self._finishing(), self.backend)
+        except SgframeError as error:
+            self._lost(error)
         self._conclude()
 
     async def afinish(self) -> None:
         """As ``finish``, without blocking the event loop."""
-        await waiting.waited(self._finishing())
+        try:
+            await waiting.waited(self._finishing())
+        except SgframeError as error:
+            self._lost(error)
         self._conclude()
 
     def close(self, error: BaseException) -> None:
@@ -127,19 +134,20 @@ class Run:
         runs.finished(self.trace)
 
     def _finishing(self) -> Future[None]:
-        last = self._leave()
-        try:
-            return self.backend.schedule(self._finish(last))
-        except SgframeError as error:
-            self.error = next(iter(self._unnoticed), None) or next(iter(self.live)).site.error(error)
-            self._forget()
-            return self.ended
+        return self.backend.schedule(self._finish(self._leave()))
+
+    def _lost(self, cause: SgframeError) -> None:
+        """The backend was closed before the run's end, and with it went all that was on it."""
+        undone = [chain for chain in list(self.live) if chain.left is not None and not chain.left.done()]
+        error = undone[0].site.error(cause) if undone else None
+        self.error = self.error or next(iter(self._unnoticed), error)
+        self._forget()
 
     def _leave(self) -> list[Future[None]]:
         last = []
         for chain in list(self.live):
             settle = Settle(chain.site)
-            chain.leave(settle, settle.done, "the run is over")
+            chain.leave(settle, settle.done, OVER)
             last.append(chain.left or settle.done)
         return last
 
@@ -153,22 +161,24 @@ class Run:
         await self._end()
 
     async def _end(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=END_WITHIN)
-        handles = [chain.handle for chain in list(self.live) if chain.handle is not None]
-        if handles:
-            await self.backend.discard(handles)
-        self._forget()
+        try:
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=END_WITHIN)
+            handles = [chain.handle for chain in list(self.live) if chain.handle is not None]
+            if handles:
+                await self.backend.discard(handles)
+        finally:
+            self._forget()
 
     def _forget(self) -> None:
+        self._closing = True
         for chain in list(self.live):
             if self.error is None:
                 chain.transcript.feed.end()
-            else:
-                chain.abandon(self.error)
+            chain.abandon(self.error or chain.site.error(OVER))  # a thread of the program may still be writing
         self.live.clear()
         waiting.resolve(self.ended, None)
 

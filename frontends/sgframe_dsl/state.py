@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
 
 
 class State(Readable):
-    """A program's text and variables, or those of a branch. Any thread may write; what several add comes in some order."""
+    """A program's text and variables, or those of a branch. Any thread may write; what several add comes in some order, each
+    addition in one piece."""
 
     def __init__(self, run: Run, chain: Chain, names: Names, parent: State | None = None) -> None:
         super().__init__(run, chain, names)
         self._role: str = parent._role if parent else ""
         self._chat: bool = parent._chat if parent else False
         self._writes = 0
+        self._writing = threading.Lock()
 
     def __iadd__(self, addition: str | Expression | Callable[[Self], Any]) -> Self:
         """Add text, an expression, or what a program (see ``Function.bind``) does."""
@@ -48,7 +51,7 @@ class State(Readable):
         self._write([expressions.select(name, choices, method)])
         return self
 
-    def call(self, program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(self, program: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Let another program go on with this state. Returns what its function does; to be awaited if that is async."""
         return program(self, *args, **kwargs)
 
@@ -101,17 +104,22 @@ class State(Readable):
         return fork, [State(self._run, chain, Names(self._names.known), self) for chain in chains]
 
     def _write(self, items: Sequence[Part | Gen | Select]) -> None:
-        role, site = self._role_after(items), here()
-        for item in items:
-            match item:
-                case Gen():
-                    self._generate(item, site)
-                case Select():
-                    self._chain.put(Choose(site, item, self._names.set(item.name)))
-                case _:
-                    self._chain.put(Say(site, [item]))
-        self._writes += len(items)
-        self._role = role
+        site = here()
+        with self._writing:
+            role = self._role_after(items)
+            for item in items:
+                self._put(item, site)
+            self._writes += len(items)
+            self._role = role
+
+    def _put(self, item: Part | Gen | Select, site: CallSite) -> None:
+        match item:
+            case Gen():
+                self._generate(item, site)
+            case Select():
+                self._chain.put(Choose(site, item, self._names.set(item.name)))
+            case _:
+                self._chain.put(Say(site, [item]))
 
     def _generate(self, gen: Gen, site: CallSite) -> None:
         options = {**self._run.sampling, **gen.options}

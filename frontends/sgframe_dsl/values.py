@@ -13,10 +13,10 @@ from sgframe.constraints import Constraint
 _DIGITS = "[0-9]{1,18}"
 _EXPRESSIONS = {
     int: f" ?[+-]?{_DIGITS}",
-    float: f" ?[+-]?{_DIGITS}(\\.{_DIGITS})?([eE][+-]?[0-9]{{1,3}})?",
+    float: f" ?[+-]?{_DIGITS}(\\.{_DIGITS})?([eE][+-]?[0-9]{{1,2}})?",
     bool: " ?(true|false|True|False)",
 }
-"""Numbers are bounded, so that one always ends."""
+"""Numbers are bounded, so that one always ends, and no float is infinite."""
 _TRUTH = {"true": True, "false": False}
 
 

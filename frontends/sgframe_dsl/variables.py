@@ -61,7 +61,7 @@ class Variable:
             else:
                 self.resolve(future.result())
 
-        source.future.add_done_callback(heard)
+        waiting.when_done(source.future, heard)
 
 
 class Names:
@@ -115,7 +115,7 @@ def gathered(sources: Sequence[Variable | None]) -> Variable:
             whole.resolve(_together([source.future.result() if source else None for source in sources]))
 
     for source in present:
-        source.future.add_done_callback(heard)
+        waiting.when_done(source.future, heard)
     return whole
 
 
@@ -131,7 +131,7 @@ def chosen(choice: Future[int], sources: Sequence[Variable | None], missing: Bas
         else:
             variable.fail(missing)
 
-    choice.add_done_callback(heard)
+    waiting.when_done(choice, heard)
     return variable
 
 

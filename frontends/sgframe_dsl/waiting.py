@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -38,6 +39,33 @@ def fail(future: Future[Any], error: BaseException) -> None:
         future.set_exception(error)
 
 
+def when_done(future: Future[T], heard: Callable[[Future[T]], None]) -> None:
+    """Call ``heard`` when ``future`` is done: not within another such call, so that chains of futures may be long."""
+    future.add_done_callback(lambda done: _turns.take(lambda: heard(done)))
+
+
+class _Turns(threading.local):
+    """What is to be called in this thread, one after the other."""
+
+    def __init__(self) -> None:
+        self._calls: deque[Callable[[], None]] = deque()
+        self._calling = False
+
+    def take(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+        if self._calling:
+            return
+        self._calling = True
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            self._calling = False
+
+
+_turns = _Turns()
+
+
 def wait(future: Future[T], backend: Backend) -> T:
     """The result of ``future``, which ``backend``'s event loop will give. Raises RuntimeError in that loop's own thread."""
     if not future.done() and in_loop_of(backend):
@@ -68,7 +96,7 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
 
 def own_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` in an event loop of its own. Raises RuntimeError where one runs already."""
-    if _running_loop() is not None:
+    if running_loop() is not None:
         work.close()
         raise RuntimeError("an event loop runs in this thread: await the program's arun(…) or arun_batch(…) instead")
     return asyncio.run(work)
@@ -76,7 +104,7 @@ def own_loop(work: Coroutine[Any, Any, T]) -> T:
 
 def in_loop_of(backend: Backend) -> bool:
     """Whether this thread is the one that runs ``backend``'s event loop: to wait here for it would be for ever."""
-    here = _running_loop()
+    here = running_loop()
     if here is None:
         return False
     if backend not in _loops:
@@ -92,7 +120,8 @@ async def _current() -> asyncio.AbstractEventLoop:
     return asyncio.get_running_loop()
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if one does."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

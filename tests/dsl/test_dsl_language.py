@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -316,6 +317,15 @@ def test_a_value_that_was_cut_off_is_an_error_when_read(backend: ScriptedBackend
     with pytest.raises(sgf.ProgramError, match=r"variable 'x' is no .*: '\{w'; max_tokens cut it off"):
         state["x"]
     assert state.meta("x").text == "{w"
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"), [(f"{'9' * 18}.5e99", True), ("1e-7", True), ("1e309", False), ("1e100", False)]
+)
+def test_a_float_is_finite(text: str, fits: bool) -> None:
+    constraint = sgf.gen("x", dtype=float).shape.constraint
+    assert constraint is not None
+    assert bool(re.fullmatch(constraint.text, text)) is fits
 
 
 def test_several_outputs_are_a_list_and_the_first_goes_on(backend: ScriptedBackend) -> None:

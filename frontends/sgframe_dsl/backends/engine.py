@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -11,10 +12,10 @@ from typing import Any, TypeVar
 
 from sgframe import Engine
 from sgframe.constraints import Constraint
-from sgframe.errors import EngineDead, RequestError
+from sgframe.errors import EngineDead, RequestError, SgframeError
 from sgframe.sampling import SamplingParams
 from sgframe_dsl.backend import Backend
-from sgframe_dsl.errors import BackendClosed
+from sgframe_dsl.errors import BackendClosed, BackendError
 from sgframe_programs.parts import Generated, Method, Part, Selected
 from sgframe_programs.session import Session
 
@@ -32,12 +33,16 @@ class EngineBackend(Backend):
         self._engine = engine
         self._numbers = itertools.count()
         self._closed = False
+        self._process = os.getpid()
 
     def schedule(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """See Backend."""
-        if self._closed:
+        try:
+            self._check_process()
+            self._check_open()
+        except SgframeError:
             work.close()
-            raise BackendClosed(CLOSED)
+            raise
         try:
             return self._engine.run_coroutine(work)
         except EngineDead as dead:
@@ -96,11 +101,21 @@ class EngineBackend(Backend):
     def _session(self) -> Session:
         return Session(self._engine.asynchronous, most_states=MOST_STATES)
 
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise BackendError(
+                f"the engine runs in process {self._process}, of which this one is a fork; start an engine here, or use "
+                "sgf.Server"
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BackendClosed(CLOSED)
+
     @contextmanager
     def _until_closed(self) -> Iterator[None]:
         """States that are gone because the backend was closed say so."""
-        if self._closed:
-            raise BackendClosed(CLOSED)
+        self._check_open()
         try:
             yield
         except RequestError:

@@ -80,7 +80,11 @@ class LoopThread:
         self._stop = asyncio.Event()
         running.set()
         await self._stop.wait()
-        await self._farewell()  # asyncio.run cancels whatever is left
+        await self._farewell()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _until_closed(self, work: Coroutine[Any, Any, T]) -> T:
         try:
