@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sgframe_dsl.errors import BackendError as BackendError
     from sgframe_dsl.errors import NoSuchVariable as NoSuchVariable
     from sgframe_dsl.errors import ProgramError as ProgramError
+    from sgframe_dsl.expressions import Expression as Expression
     from sgframe_dsl.expressions import assistant as assistant
     from sgframe_dsl.expressions import gen as gen
     from sgframe_dsl.expressions import role as role
@@ -44,6 +45,7 @@ _HOMES = {
     "BackendClosed": "errors",
     "BackendError": "errors",
     "Branches": "branches",
+    "Expression": "expressions",
     "Function": "functions",
     "GenMeta": "meta",
     "NoSuchVariable": "errors",
@@ -70,6 +72,7 @@ __all__ = [
     "BackendClosed",
     "BackendError",
     "Branches",
+    "Expression",
     "Function",
     "GenMeta",
     "NoSuchVariable",

@@ -80,10 +80,11 @@ def gen(
 ) -> Gen:
     """The model goes on writing; the value of variable ``name`` is the text.
 
-    At most one of: ``regex``, which the whole text matches; ``json_schema`` (a dict, its JSON text or a pydantic model), and
-    the value is what the JSON stands for; ``choices``, of which the text is one; ``dtype`` int, float or bool, and the value
-    is one. With ``n`` over 1 the value is a list of so many, and the text goes on with the first. The other options are
-    those of ``Sampling``; unsaid ones are the run's, or else the defaults of ``sgframe.SamplingParams``.
+    At most one of: ``regex``, which the whole text matches; ``json_schema`` (a dict, its JSON text or a pydantic model,
+    whose fields are all that there may be), and the value is what the JSON stands for; ``choices``, of which the text is
+    one; ``dtype`` int, float or bool, and the value is one. With ``n`` over 1 the value is a list of so many, and the text
+    goes on with the first. The other options are those of ``Sampling``; unsaid ones are the run's, or else the defaults of
+    ``sgframe.SamplingParams``.
 
     Raises TypeError or ValueError for arguments that no backend would take.
     """

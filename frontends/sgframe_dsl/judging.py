@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -67,20 +68,38 @@ def _having(site: CallSite, branches: Sequence[State], name: str) -> dict[int, V
 
 def _vote(voters: dict[int, Variable]) -> Decide:
     async def decide() -> int:
-        votes: list[tuple[int, object]] = []
+        polls = {asyncio.ensure_future(waited(voter.future)): index for index, voter in voters.items()}
+        votes: dict[int, object] = {}
         unreadable: list[ProgramError] = []
-        for index, variable in voters.items():
-            outcome = await waited(variable.future)
-            try:
-                votes.append((index, outcome.value))
-            except ProgramError as error:  # no vote: its text was cut off
-                unreadable.append(error)
-        if not votes:
+        out = set(polls)
+        while out and _winner(votes, [polls[poll] for poll in out]) is None:
+            done, out = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
+            for poll in done:
+                outcome = poll.result()
+                try:
+                    votes[polls[poll]] = outcome.value
+                except ProgramError as error:  # no vote: its text was cut off
+                    unreadable.append(error)
+        for poll in out:
+            poll.cancel()
+        winner = _winner(votes, [polls[poll] for poll in out])
+        if winner is None:
             raise unreadable[0]
-        values = [value for _, value in votes]
-        return max(votes, key=lambda vote: values.count(vote[1]))[0]
+        return winner
 
     return decide
+
+
+def _winner(votes: dict[int, object], out: Sequence[int]) -> int | None:
+    """The first branch of those with the value that most have; None while one of those that are ``out`` may change that."""
+    cast = list(votes.values())
+    ranked = sorted(votes, key=lambda branch: (-cast.count(votes[branch]), branch))
+    if not ranked:
+        return None
+    winner = ranked[0]
+    second = next((cast.count(votes[branch]) for branch in ranked if votes[branch] != votes[winner]), 0)
+    may_change = out and (second + len(out) >= cast.count(votes[winner]) or min(out) < winner)
+    return None if may_change else winner
 
 
 def _scored(branches: Sequence[State], score: Callable[[State], float]) -> Decide:

@@ -18,6 +18,8 @@ _EXPRESSIONS = {
 }
 """Numbers are bounded, so that one always ends, and no float is infinite."""
 _TRUTH = {"true": True, "false": False}
+_WITH_SCHEMAS = frozenset({"items", "prefixItems", "anyOf", "oneOf", "additionalProperties"})
+"""Words of JSON Schema that have a schema, or a list of them, as pydantic writes them."""
 
 
 class Shape(NamedTuple):
@@ -73,9 +75,8 @@ def _choice(choices: tuple[str, ...]) -> Shape:
 def _json(schema: object) -> Shape:
     if isinstance(schema, type) and hasattr(schema, "model_validate_json"):  # pydantic need not be imported to know it
         model = cast(Any, schema)
-        return Shape(
-            model.__name__, Constraint("json_schema", json.dumps(model.model_json_schema())), model.model_validate_json
-        )
+        text = json.dumps(_closed(model.model_json_schema()))
+        return Shape(model.__name__, Constraint("json_schema", text), model.model_validate_json)
     if isinstance(schema, str):
         try:
             schema = msgspec.json.decode(schema)
@@ -84,6 +85,20 @@ def _json(schema: object) -> Shape:
     if not isinstance(schema, dict | bool):
         raise TypeError(f"json_schema is a dict, its JSON text or a pydantic model, found {schema!r}")
     return Shape("JSON", Constraint("json_schema", json.dumps(schema)), json.loads)
+
+
+def _closed(schema: Any) -> Any:
+    """A pydantic model's schema, whose objects have no properties but their fields unless they say that they may: pydantic
+    would ignore those, and a small model goes on writing them."""
+    if isinstance(schema, list):
+        return [_closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _closed(value) if key in _WITH_SCHEMAS else value for key, value in schema.items()}
+    for key in ("properties", "$defs"):
+        if key in closed:
+            closed[key] = {name: _closed(value) for name, value in closed[key].items()}
+    return {"additionalProperties": False, **closed} if "properties" in closed else closed
 
 
 def _of_type(dtype: type | None) -> Shape:

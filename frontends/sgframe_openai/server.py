@@ -40,10 +40,15 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _WebSocket(WebSocketsSansIOProtocol):
-    """One that is cut when its client, at the end, does not read the last of what it was sent."""
+    """One that is cut when its client, at the end, does not read the last of what it was sent. Else the connection would
+    stay for as long as a client that was stopped does, and so would the application that it ends with."""
 
     async def run_asgi(self) -> None:
         await super().run_asgi()
+        self.loop.call_later(LINGER, self.transport.abort)
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
         self.loop.call_later(LINGER, self.transport.abort)
 
 

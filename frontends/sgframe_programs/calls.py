@@ -10,7 +10,7 @@ from typing import Any
 from sgframe.errors import RequestError, RequestFailed
 from sgframe.front.async_engine import AsyncEngine
 from sgframe.front.generation import Generation
-from sgframe.front.outputs import Delta, collect
+from sgframe.front.outputs import Delta, Usage, collect
 from sgframe.front.outputs import Output as EngineOutput
 from sgframe.front.scoring import Scored
 from sgframe.messages import Namespace
@@ -124,7 +124,7 @@ def _cost(outputs: Sequence[EngineOutput]) -> Cost:
         first.cached_tokens,
         output_tokens=sum(output.usage.completion_tokens for output in outputs),
         forced_tokens=sum(output.usage.forced_tokens for output in outputs),
-        cache_reason=first.cache.reason if first.cache is not None else "",
+        cache_reason=_reason(first),
     )
 
 
@@ -136,5 +136,12 @@ def _select_cost(given: Scored, alone: Sequence[Scored]) -> Cost:
         usage.prompt_tokens,
         usage.cached_tokens,
         scored_tokens=given.computed + beside,
-        cache_reason=usage.cache.reason if usage.cache is not None else "",
+        cache_reason=_reason(usage),
     )
+
+
+def _reason(usage: Usage) -> str:
+    """That another namespace holds a prompt would tell one client of another's: it has never been seen, then."""
+    if usage.cache is None:
+        return ""
+    return "never_seen" if usage.cache.reason == "namespace" else usage.cache.reason

@@ -56,7 +56,7 @@ class Encoder:
 
     async def encode(self, pieces: Sequence[str], *, at_start: bool) -> Ints:
         """The ids of the pieces' text."""
-        return await _aside(lambda: self._whole(pieces, at_start), pieces)
+        return await _aside(lambda: self._whole(pieces, at_start), sum(map(len, pieces)))
 
     async def junction(self, pieces: Sequence[str], choices: Sequence[str], *, at_start: bool) -> Junction:
         """How the pieces' text goes on with each of ``choices``, none of them empty: each pair encoded as one text."""
@@ -67,7 +67,7 @@ class Encoder:
             shared = min(min(common_length(whole, ids), len(ids) - 1) for ids in joint)
             return Junction(list(whole[:shared]), [list(ids[shared:]) for ids in joint])
 
-        return await _aside(work, pieces)
+        return await _aside(work, sum(map(len, pieces)) * len(choices) + sum(map(len, choices)))
 
     def _whole(self, pieces: Sequence[str], at_start: bool) -> Ints:
         grouped = _grouped(pieces)
@@ -132,6 +132,7 @@ def _grouped(pieces: Sequence[str]) -> tuple[str, ...]:
     return tuple(map("".join, groups))
 
 
-async def _aside(work: Callable[[], T], pieces: Sequence[str]) -> T:
-    """What ``work`` gives: found in a thread if the text is long, so that other calls go on meanwhile."""
-    return await asyncio.to_thread(work) if sum(map(len, pieces)) > LONG_TEXT else work()
+async def _aside(work: Callable[[], T], characters: int) -> T:
+    """What ``work`` gives, which encodes at most so many: found in a thread if they are many, so that other calls go on
+    meanwhile."""
+    return await asyncio.to_thread(work) if characters > LONG_TEXT else work()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from starlette.routing import WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from sgframe.messages import Namespace
 from sgframe_programs.conversation import Conversation, Violation, receive
@@ -73,6 +73,8 @@ async def _greet(websocket: WebSocket, welcome: Welcome) -> str | None:
 
 
 async def _end(websocket: WebSocket, code: int, reason: str) -> None:
+    if websocket.application_state is WebSocketState.DISCONNECTED:
+        return  # a message to it has failed
     try:
         async with asyncio.timeout(CLOSE_TIME):
             await websocket.close(code, reason.encode()[:MAX_CLOSE_REASON].decode(errors="ignore"))

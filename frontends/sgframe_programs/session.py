@@ -6,7 +6,8 @@ Knows nothing of how the client reaches it. All of it runs in the engine's event
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from itertools import groupby
 from typing import Any, TypeVar
 
 from sgframe.constraints import Constraint
@@ -17,12 +18,14 @@ from sgframe.sampling import SamplingParams
 from sgframe_programs.calls import Calls
 from sgframe_programs.content import Content
 from sgframe_programs.encoding import Encoder
-from sgframe_programs.parts import Branch, Generated, Method, Part, Selected
+from sgframe_programs.parts import Branch, Generated, Method, Part, Selected, Text
 from sgframe_programs.state import State
 
 T = TypeVar("T")
 LONGEST_TOKEN = 128
 """Characters. A text longer than this for each token of the context is refused before it is encoded."""
+MOST_CHOICES = 4096
+"""Each costs an encoding of the text before it, from near its end on."""
 
 
 class Session:
@@ -80,7 +83,7 @@ class Session:
 
         Raises what ``AsyncEngine.score`` does, and RequestError for no choices, an empty one, or two that are equal.
         """
-        _check_choices(choices)
+        self._check_choices(choices)
 
         async def work(found: State) -> Selected:
             return await self._calls.select(found, choices, method, await self._add(found, parts))
@@ -105,13 +108,10 @@ class Session:
 
     async def _add(self, state: State, parts: Sequence[Part]) -> str:
         texts = []
-        for part in parts:
+        for part in _merged(parts):
+            await asyncio.sleep(0)  # there may be many, and a turn is written in time proportional to those before it
             texts.append(await self._join(state, part.state) if isinstance(part, Branch) else state.content.add(part))
-            if len(state.content.text) > self._most_characters:
-                raise ContextLengthExceeded(
-                    f"the state has {len(state.content.text)} characters; this server's context holds "
-                    f"{self._engine.loaded.context_length} tokens: shorten the text"
-                )
+            self._check_length("state has", len(state.content.text))
         return "".join(texts)
 
     async def _join(self, state: State, number: int) -> str:
@@ -149,22 +149,43 @@ class Session:
             raise RequestError(f"a call on state {number} has failed; it can only be discarded")
         return state
 
+    def _check_choices(self, choices: Sequence[str]) -> None:
+        if not choices:
+            raise RequestError("select needs at least one choice, found none", param="choices")
+        if len(choices) > MOST_CHOICES:
+            raise RequestError(f"select takes at most {MOST_CHOICES} choices, found {len(choices)}", param="choices")
+        seen: set[str] = set()
+        for choice in choices:
+            if not choice:
+                raise RequestError("a choice is empty; each must have at least one character", param="choices")
+            if choice in seen:
+                raise RequestError(f"the choice {choice!r} stands twice; each must be different", param="choices")
+            seen.add(choice)
+        self._check_length("choices have", sum(map(len, choices)))
+
+    def _check_length(self, what: str, characters: int) -> None:
+        if characters > self._most_characters:
+            raise ContextLengthExceeded(
+                f"the {what} {characters} characters; this server's context holds "
+                f"{self._engine.loaded.context_length} tokens: shorten the text"
+            )
+
     def _check_new(self, numbers: Sequence[int]) -> None:
-        if taken := [number for number in numbers if number in self._states]:
-            raise RequestError(f"state {taken[0]} exists already; choose another number")
-        if len(set(numbers)) < len(numbers):
-            raise RequestError(f"the new states {list(numbers)} are not all different")
         if len(self._states) + len(numbers) > self._most_states:
             raise Overloaded(
                 f"{len(self._states)} states are live and {len(numbers)} more are asked for, the limit is "
                 f"{self._most_states}; discard some first"
             )
+        if taken := [number for number in numbers if number in self._states]:
+            raise RequestError(f"state {taken[0]} exists already; choose another number")
+        if len(set(numbers)) < len(numbers):
+            raise RequestError(f"the new states {list(numbers)} are not all different")
 
 
-def _check_choices(choices: Sequence[str]) -> None:
-    if not choices:
-        raise RequestError("select needs at least one choice, found none", param="choices")
-    if "" in choices:
-        raise RequestError("a choice is empty; each must have at least one character", param="choices")
-    if repeated := next((choice for choice in choices if choices.count(choice) > 1), None):
-        raise RequestError(f"the choice {repeated!r} stands twice; each must be different", param="choices")
+def _merged(parts: Sequence[Part]) -> Iterator[Part]:
+    """``parts`` with texts that follow each other in one, for each part may copy all the text before it."""
+    for text, group in groupby(parts, lambda part: isinstance(part, Text)):
+        if text:
+            yield Text("".join(part.text for part in group if isinstance(part, Text)))
+        else:
+            yield from group

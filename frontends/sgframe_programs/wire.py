@@ -6,7 +6,7 @@ calls; messages are taken in the order in which they were sent, calls are answer
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import msgspec
 
@@ -224,15 +224,18 @@ def read_server(frame: bytes) -> ServerMessage:
         raise Unreadable(str(error)) from None
 
 
+class _Beginning(msgspec.Struct, frozen=True, array_like=True):
+    """Of any call. What follows is skipped: made into objects it may take a hundred times the frame's room."""
+
+    kind: Literal["Extend", "Generate", "Select", "Prepare"]
+    call: int
+
+
 def _call_in(frame: bytes) -> int | None:
     try:
-        fields: Any = msgspec.msgpack.decode(frame)
+        return msgspec.msgpack.decode(frame, type=_Beginning).call
     except (ValueError, RecursionError):
         return None
-    match fields:
-        case ["Extend" | "Generate" | "Select" | "Prepare", int(call), *_]:
-            return call
-    return None
 
 
 def fault_of(error: SgframeError) -> Fault:

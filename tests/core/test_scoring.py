@@ -50,8 +50,14 @@ def test_the_prompt_is_computed_once_and_so_is_what_paths_have_in_common(engine:
 
 
 def test_a_tree_that_does_not_fit_is_refused(engine: Engine) -> None:
-    with pytest.raises(ContextLengthExceeded, match="the prompt has 264 tokens"):
-        score(engine, [1] * 200, [[2] * 65])
+    with pytest.raises(
+        ContextLengthExceeded, match="the prompt has 200 tokens and what is to be scored after it 57 more"
+    ):
+        score(engine, [1] * 200, [[2] * 58])
+    with pytest.raises(
+        ContextLengthExceeded, match="the prompt has 200 tokens and what is to be scored after it 58 more"
+    ):
+        score(engine, [1] * 200, [[2] * 30, [3] * 30])
 
 
 @pytest.mark.parametrize("paths", [[], [[1], []]])

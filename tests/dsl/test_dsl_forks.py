@@ -9,6 +9,7 @@ import pytest
 from scripted_backend import ScriptedBackend, refusal, scripted_backend
 
 import sgframe_dsl as sgf
+from sgframe_dsl.judging import _winner
 from sgframe_dsl.state import State
 
 
@@ -289,6 +290,37 @@ def test_a_tie_goes_to_the_first(backend: ScriptedBackend) -> None:
     def body(s: State) -> None:
         assert three(s, "a", "b", "c", "d").select("answer")["answer"] == "1"
         assert s.text() == "a1"
+
+    run(backend, body)
+
+
+@pytest.mark.parametrize(
+    ("votes", "out", "winner"),
+    [
+        ({0: "x", 1: "x", 2: "y"}, [], 0),
+        ({1: "x", 2: "x"}, [], 1),
+        ({0: "x", 1: "y"}, [], 0),
+        ({0: "x", 1: "x"}, [2], 0),
+        ({0: "x", 1: "x"}, [2, 3], None),  # those might both say y, and a tie is not decided yet
+        ({1: "x", 2: "x"}, [0], None),  # that one would be the first to say x
+        ({0: "x", 1: "y", 2: "x"}, [3], None),
+        ({0: "x", 1: "y", 2: "x", 3: "x"}, [4], 0),
+        ({}, [0], None),
+        ({}, [], None),
+        ({0: ["no", "hash"], 1: ["no", "hash"]}, [], 0),
+    ],
+)
+def test_a_vote_is_decided_when_nobody_can_change_it(votes: dict[int, Any], out: list[int], winner: int | None) -> None:
+    assert _winner(votes, out) == winner
+
+
+def test_branches_that_cannot_change_a_vote_are_ended_at_once(backend: ScriptedBackend) -> None:
+    backend.answers = {"a": "7", "b": "7", "c": "8"}
+    backend.hold("c")  # and never let it go
+
+    def body(s: State) -> None:
+        three(s, "a", "b", "c").select(by="answer")
+        assert s["answer"] == "7"
 
     run(backend, body)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -288,6 +289,33 @@ def test_values_come_back_read(backend: ScriptedBackend, options: Any, text: str
     found = run(backend, lambda s: s.__iadd__(sgf.gen("x", **options)))["x"]
     assert found == value
     assert type(found) is type(value)
+
+
+class Address(BaseModel):
+    city: str
+
+
+class Open(BaseModel, extra="allow"):
+    name: str
+
+
+class Household(BaseModel):
+    home: Address
+    people: list[Person]
+    second: Address | None
+    anything: Open
+
+
+def test_a_models_objects_have_no_properties_but_their_fields_unless_they_say_so() -> None:
+    constraint = sgf.gen("x", json_schema=Household).shape.constraint
+    assert constraint is not None
+    schema = json.loads(constraint.text)
+    assert schema["additionalProperties"] is False
+    assert {name: part["additionalProperties"] for name, part in schema["$defs"].items()} == {
+        "Address": False,
+        "Open": True,
+        "Person": False,
+    }
 
 
 @pytest.mark.parametrize(

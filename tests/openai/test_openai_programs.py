@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -97,3 +98,22 @@ async def test_leases_are_measured(client: Any, engine: Any) -> None:
     lines = (await client.get("/metrics")).text.splitlines()
     for line in ("sgframe_leases 3.0", "sgframe_lease_tokens 120.0", "sgframe_leases_revoked_total 2.0"):
         assert line in lines
+
+
+async def test_a_stopped_client_is_cut_off_with_what_it_was_sent(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PONG_TIME", 0.05)
+    monkeypatch.setattr(module, "LINGER", 0.05)
+    server = HttpServer(engine)
+    server._config.ws_ping_interval = 0.05
+    host, port = await server.start()
+    websocket = await welcome(f"http://{host}:{port}")
+    websocket.transport.pause_reading()
+    websocket.transport.resume_reading = lambda: None  # type: ignore[method-assign]
+    with suppress(ConnectionClosed):
+        for state in range(60):
+            await websocket.send(wire.write(wire.Open(state)))
+            await websocket.send(wire.write(wire.Extend(state, state, [Text("x" * 300_000)])))
+    while server._server.server_state.connections:
+        await asyncio.sleep(0.01)
+    websocket.transport.abort()
+    await server.stop(1)

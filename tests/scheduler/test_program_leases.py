@@ -6,6 +6,7 @@ import pytest
 from scheduler_bench import Bench, expected_output
 
 from sgframe.sampling import TokenSampling
+from sgframe.scheduler.estimator import PeakEstimator
 from sgframe.scheduler.limits import LeaseLimits
 
 PROMPT = list(range(10))
@@ -215,3 +216,14 @@ def test_prompt_logprobs_and_a_lease_go_together() -> None:
     bench.add(1, PROMPT, max_tokens=1, lease=7, sampling=TokenSampling(seed=0, prompt_logprobs=0))
     bench.run()
     assert kept(bench) == (1, 10, 0)
+
+
+def test_who_is_alone_starts_at_once_however_much_is_leased_and_expected() -> None:
+    bench = Bench(slots=32, page_size=4, estimator=PeakEstimator(4), leases=LeaseLimits(count=8, tokens=32))
+    for number in (1, 2, 3, 4):
+        bench.add(number, [number] * 8, max_tokens=1, lease=number)
+        bench.run()
+    assert bench.scheduler.stats().slots_leased == 32
+    bench.add(5, [5] * 4, max_tokens=500)
+    assert bench.step() is not None
+    assert kept(bench) == (3, 24, 1)

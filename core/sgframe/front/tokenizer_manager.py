@@ -17,7 +17,7 @@ from typing import Any, NoReturn, assert_never
 
 from sgframe.capacity import output_limit
 from sgframe.constraints import Constraint
-from sgframe.errors import EngineDead, Overloaded, RequestError, RequestFailed
+from sgframe.errors import ContextLengthExceeded, EngineDead, Overloaded, RequestError, RequestFailed
 from sgframe.front.compiler import Compiler
 from sgframe.front.generation import Generation, OutputStream
 from sgframe.front.scoring import Scored, Scoring, TokenTree
@@ -53,7 +53,8 @@ log = logging.getLogger(__name__)
 
 SHUTTING_DOWN = "the server is shutting down and takes no new requests"
 LONG_TEXT = 20_000
-"""Characters from which a prompt is encoded in a thread, so that other requests' streams go on meanwhile."""
+"""Characters from which a prompt is encoded in a thread, and tokens from which a tree is built in one, so that other
+requests' streams go on meanwhile."""
 
 
 class TokenizerManager:
@@ -163,8 +164,10 @@ class TokenizerManager:
         vocab_size = self.loaded.vocab_size
         if not paths or not all(paths):
             raise RequestError("each path to score must have at least one token", param="paths")
-        tree = TokenTree([_checked_ids(path, vocab_size) for path in paths])
-        output_limit(len(tokens) + len(tree.nodes), 0, self.loaded.context_length)
+        self._check_tree(len(tokens), max(map(len, paths)) - 1)
+        build = partial(_tree, paths, vocab_size)
+        tree = await asyncio.to_thread(build) if sum(map(len, paths)) > LONG_TEXT else build()
+        self._check_tree(len(tokens), len(tree.nodes))
         self._check_room(1)
         request = next(self._ids)
         scoring = Scoring(request_id or f"#{request}", tokens, tree, partial(self._abort, request))
@@ -189,6 +192,14 @@ class TokenizerManager:
         except asyncio.CancelledError:
             scoring.abort("abandoned by its caller")
             raise
+
+    def _check_tree(self, prompt_len: int, nodes: int) -> None:
+        if prompt_len + nodes > self.loaded.context_length:
+            raise ContextLengthExceeded(
+                f"the prompt has {prompt_len} tokens and what is to be scored after it {nodes} more; this server's context "
+                f"holds {self.loaded.context_length}: shorten the prompt or score less at once",
+                param="paths",
+            )
 
     def _limit_time(self, request: Generation | Scoring) -> None:
         if self._timeout:
@@ -352,6 +363,10 @@ def _token_sampling(params: SamplingParams, seed: int, index: int) -> TokenSampl
         logprobs=-1 if params.logprobs is None else params.logprobs,
         prompt_logprobs=-1 if params.prompt_logprobs is None or index > 0 else params.prompt_logprobs,
     )
+
+
+def _tree(paths: Sequence[Sequence[int]], vocab_size: int) -> TokenTree:
+    return TokenTree([_checked_ids(path, vocab_size) for path in paths])
 
 
 def _checked_ids(tokens: Sequence[int], vocab_size: int) -> array[int]:

@@ -71,7 +71,7 @@ class Admission:
 
     def shortage(self, request: Request, running: Sequence[Request]) -> int:
         """Slots that are missing for ``request``, which has its lease, to run beside ``running``; 0 if it fits."""
-        if not running and self._memory.available:
+        if not running and self._memory.reclaim(1):
             return 0  # alone it fits, however much the estimate wants
         demand = self.estimator.demand([*running, request])
         available = self._memory.reclaim(max(demand, 1))

@@ -109,11 +109,12 @@ class SchedulerLoop:
         started = time.perf_counter()
         self._pulse.phase("scheduling")
         self._receive()
+        leases = len(self._scheduler.memory.program_leases)
         batch = self._scheduler.plan(time.monotonic())
         if batch is not None:
             self._worker.send(encode(batch))
             self._report.planned(batch)
-            self._changed = True
+        self._changed |= batch is not None or len(self._scheduler.memory.program_leases) < leases  # some expired
         self._send_masks()
         self._publish()
         busy = time.perf_counter() - started
