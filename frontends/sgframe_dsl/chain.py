@@ -202,6 +202,9 @@ class Chain:
         self.steps.append(step)
         try:
             yield step
+        except asyncio.CancelledError:
+            step.error = "it was ended before it was done"
+            raise
         except BaseException as error:
             step.error = str(error) or type(error).__name__
             raise

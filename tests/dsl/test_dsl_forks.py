@@ -322,7 +322,12 @@ def test_branches_that_cannot_change_a_vote_are_ended_at_once(backend: ScriptedB
         three(s, "a", "b", "c").select(by="answer")
         assert s["answer"] == "7"
 
-    run(backend, body)
+    state = run(backend, body)
+    assert [step.error for step in state.trace().walk() if step.kind == "gen"] == [
+        "",
+        "",
+        "it was ended before it was done",
+    ]
 
 
 def test_who_cannot_be_read_has_no_vote(backend: ScriptedBackend) -> None:
