@@ -366,12 +366,6 @@ async def test_a_close_while_it_connects_ends_the_attempt(make: Any) -> None:
             opening.result(1)
 
 
-def test_a_backend_that_was_never_asked_starts_nothing() -> None:
-    before = threading.active_count()
-    Server("http://127.0.0.1:1").close()
-    assert threading.active_count() == before
-
-
 async def test_a_fork_of_the_process_is_refused_and_does_no_harm(server: Server) -> None:
     state = await on(server, server.open())
     reading, writing = os.pipe()

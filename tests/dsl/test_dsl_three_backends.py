@@ -174,3 +174,9 @@ def test_when_all_is_done_nothing_is_leased(engine: Engine, url: str) -> None:
     with sgf.Server(url) as server:
         everything.run("abcd", backend=server)
         wait_for(lambda: leased() == [0, 0, 0, 0], 5)
+
+
+def test_a_backend_that_was_never_asked_starts_nothing() -> None:
+    before = threading.active_count()
+    sgf.Server("http://127.0.0.1:1").close()
+    assert threading.active_count() == before
