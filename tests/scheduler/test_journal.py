@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from scheduler_bench import CheckingWorker
 
@@ -37,7 +38,7 @@ def spec(cache: str = "radix", policy: str = "lpm", page_size: int = 1) -> Sched
 
 
 def record(path: Path, spec: SchedulerSpec, steps: int = 200, limit: int = MiB) -> list[ScheduleBatch]:
-    """A lively service, recorded: arrivals, programs, aborts, flushes, retractions, overlap. Returns the batches."""
+    """A lively service, recorded: programs, aborts, flushes, retractions, failures, overlap. Returns the batches."""
     random, worker = Random(7), CheckingWorker(spec.limits.page_size)
     scheduler = build(spec, partial(RecordedScheduler, Journal(path, limit, spec)))
     sent: deque[ScheduleBatch] = deque()
@@ -64,7 +65,13 @@ def record(path: Path, spec: SchedulerSpec, steps: int = 200, limit: int = MiB) 
             batches.append(batch)
             sent.append(batch)
         if len(sent) > (batch is not None):
-            scheduler.apply(worker.execute(sent.popleft()))
+            output = worker.execute(sent.popleft())
+            if random.random() < 0.03:
+                scheduler.fail("device lost")
+            elif output.tokens and random.random() < 0.03:
+                scheduler.apply(msgspec.structs.replace(output, tokens=ints([-1, *output.tokens[1:]])))
+            else:
+                scheduler.apply(output)
         scheduler.check()
     return batches
 

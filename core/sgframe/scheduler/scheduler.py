@@ -120,6 +120,9 @@ class Scheduler:
 
     def flush(self) -> int:
         """Forget what is cached and not leased; returns how many tokens that were."""
+        return self._forget()
+
+    def _forget(self) -> int:
         self._shadow.flushed()
         return self.memory.flush()
 
@@ -303,7 +306,7 @@ class Scheduler:
         for request in list(self.running):
             self._retract(request, keep=False)
         self.memory.program_leases.revoke_all()
-        self.flush()
+        self._forget()
 
     def _share(self, request: Request) -> None:
         """Cache what is computed; the row goes on from the cache's copy where there was one before."""
@@ -320,7 +323,7 @@ class Scheduler:
         if output.finish is not None:
             self._remove(request, keep=output.finish.reason != "error")
             if output.finish.detail == NOT_FINITE:
-                self.flush()  # others were promised what it computed, or it was what they had computed
+                self._forget()  # others were promised what it computed, or it was what they had computed
 
     def _count(self, output: TokenOutput) -> None:
         self.counters.generated_tokens += len(output.tokens)
