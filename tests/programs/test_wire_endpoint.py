@@ -270,10 +270,13 @@ async def test_a_client_that_does_not_read_is_left(
     client.transport.pause_reading()
     client.transport.pause_reading = client.transport.resume_reading = lambda: None
     await say(client, wire.Open(1), wire.Extend(1, 1, [Text("x" * 4_000_000)]))
-    await say(client, *(wire.Extend(call, 1, [Text("x" * 4_000_000)]) for call in range(2, 8)))
+    more = (wire.Extend(call, 1, [Text("x" * 4_000_000)]) for call in range(2, 8))
+    saying = asyncio.create_task(say(client, *more))  # which may never be taken
     await until(lambda: programs.sessions[0].closed)
     assert "does not read what it is sent" in caplog.text
     client.transport.abort()
+    saying.cancel()
+    await asyncio.gather(saying, return_exceptions=True)
 
 
 async def test_open_programs_end_with_the_server() -> None:
