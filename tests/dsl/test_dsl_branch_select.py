@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from scripted_backend import ScriptedBackend, refusal, scripted_backend
+from scripted_backend import ScriptedBackend, refusal
+from small_programs import run
 
 import sgframe_dsl as sgf
 from sgframe_dsl.judging import _winner
 from sgframe_dsl.state import State
-
-
-@pytest.fixture
-def backend() -> Iterator[ScriptedBackend]:
-    with scripted_backend() as backend:
-        yield backend
-
-
-def run(backend: ScriptedBackend, body: Callable[[State], Any], **options: Any) -> State:
-    return sgf.function(body).run(backend=backend, **options)
-
 
 # -------------------------------------------------------------------------------------------------- select among branches
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import pytest
-from scripted_backend import ScriptedBackend, refusal, scripted_backend
+from scripted_backend import ScriptedBackend, refusal
 from scripted_endpoint import Endpoint, Reply, scripted_endpoint
 
 import sgframe_dsl as sgf
@@ -33,12 +33,6 @@ class Interrupted(ScriptedBackend):
         if meanwhile is not None:
             meanwhile()
         return super().schedule(work)
-
-
-@pytest.fixture
-def backend() -> Iterator[ScriptedBackend]:
-    with scripted_backend() as backend:
-        yield backend
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from scripted_backend import ScriptedBackend, scripted_backend
+from scripted_backend import ScriptedBackend
+from small_programs import run
 
 import sgframe_dsl as sgf
 from sgframe import Engine
@@ -16,17 +16,6 @@ from sgframe.errors import ConfigError
 from sgframe.sampling import SamplingParams
 from sgframe_dsl.defaults import as_backend
 from sgframe_dsl.state import State
-
-
-@pytest.fixture
-def backend() -> Iterator[ScriptedBackend]:
-    with scripted_backend() as backend:
-        yield backend
-
-
-def run(backend: ScriptedBackend, body: Callable[[State], Any], **options: Any) -> State:
-    return sgf.function(body).run(backend=backend, **options)
-
 
 # -------------------------------------------------------------------------------------------------- text and variables
 

@@ -8,16 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from scripted_backend import ScriptedBackend, refusal, scripted_backend
+from scripted_backend import ScriptedBackend, refusal
 
 import sgframe_dsl as sgf
 from sgframe_dsl.state import State
-
-
-@pytest.fixture
-def backend() -> Iterator[ScriptedBackend]:
-    with scripted_backend() as backend:
-        yield backend
 
 
 def test_an_expression_in_an_f_string_is_refused() -> None:

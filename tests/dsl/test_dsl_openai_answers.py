@@ -7,23 +7,11 @@ from typing import Any
 
 import pytest
 from backend_calls import QUESTION, generate, run
-from scripted_endpoint import Endpoint, as_json, completion, events, scripted_endpoint
+from scripted_endpoint import Endpoint, as_json, completion, events
 
 from sgframe.sampling import SamplingParams
 from sgframe_dsl.backends.openai import OpenAI
 from sgframe_programs.parts import Cost, Output, Text
-
-
-@pytest.fixture(scope="module")
-def served_endpoint() -> Iterator[Endpoint]:
-    with scripted_endpoint() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def endpoint(served_endpoint: Endpoint) -> Endpoint:
-    served_endpoint.forget()
-    return served_endpoint
 
 
 @pytest.fixture(scope="module")

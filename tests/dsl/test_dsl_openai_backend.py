@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from backend_calls import GREEDY, QUESTION, generate, run, select
-from scripted_endpoint import Endpoint, chat, scripted_endpoint
+from scripted_endpoint import Endpoint, chat
 from servers import SIMULATED, served
 
 from sgframe.constraints import Constraint
@@ -19,18 +19,6 @@ from sgframe.sampling import SamplingParams
 from sgframe_dsl.backends.openai import OpenAI
 from sgframe_dsl.errors import BackendClosed
 from sgframe_programs.parts import Begin, Branch, Cost, End, Generated, Output, Part, Text
-
-
-@pytest.fixture(scope="module")
-def served_endpoint() -> Iterator[Endpoint]:
-    with scripted_endpoint() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def endpoint(served_endpoint: Endpoint) -> Endpoint:
-    served_endpoint.forget()
-    return served_endpoint
 
 
 @pytest.fixture(scope="module")

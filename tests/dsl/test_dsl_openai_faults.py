@@ -20,18 +20,6 @@ from sgframe_programs.parts import Text
 
 
 @pytest.fixture(scope="module")
-def served_endpoint() -> Iterator[Endpoint]:
-    with scripted_endpoint() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def endpoint(served_endpoint: Endpoint) -> Endpoint:
-    served_endpoint.forget()
-    return served_endpoint
-
-
-@pytest.fixture(scope="module")
 def backend(served_endpoint: Endpoint) -> Iterator[OpenAI]:
     backend = OpenAI(served_endpoint.url)
     yield backend

@@ -8,24 +8,12 @@ from typing import Any
 
 import pytest
 from backend_calls import GREEDY, run, select
-from scripted_endpoint import Endpoint, Reply, as_json, completion, scripted_endpoint
+from scripted_endpoint import Endpoint, Reply, as_json, completion
 
 from sgframe.errors import RequestError
 from sgframe_dsl.backends.openai import OpenAI
 from sgframe_dsl.errors import BackendError
 from sgframe_programs.parts import Cost, Text
-
-
-@pytest.fixture(scope="module")
-def served_endpoint() -> Iterator[Endpoint]:
-    with scripted_endpoint() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def endpoint(served_endpoint: Endpoint) -> Endpoint:
-    served_endpoint.forget()
-    return served_endpoint
 
 
 @pytest.fixture(scope="module")

@@ -2,53 +2,20 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scripted_backend import ScriptedBackend, refusal, scripted_backend
+from scripted_backend import ScriptedBackend, refusal
+from small_programs import aask, ask, interrupt_soon, run
 
 import sgframe_dsl as sgf
 from sgframe.errors import Overloaded, RequestError
 from sgframe_dsl.runs import listening
 from sgframe_dsl.state import State
 from sgframe_dsl.trace import Trace
-
-
-@pytest.fixture
-def backend() -> Iterator[ScriptedBackend]:
-    with scripted_backend() as backend:
-        yield backend
-
-
-def run(backend: ScriptedBackend, body: Callable[[State], Any], **options: Any) -> State:
-    return sgf.function(body).run(backend=backend, **options)
-
-
-@sgf.function
-def ask(s: State, text: str) -> None:
-    s += text + sgf.gen("x")
-
-
-@sgf.function
-async def aask(s: State, text: str) -> str:
-    s += text + sgf.gen("x")
-    return str(await s.aget("x"))
-
-
-def interrupt_soon(reached: threading.Event) -> None:
-    """Ctrl-C in the main thread, once ``reached``."""
-
-    def strike() -> None:
-        assert reached.wait(5)
-        time.sleep(0.02)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    threading.Thread(target=strike, daemon=True).start()
-
 
 # -------------------------------------------------------------------------------------------------- errors
 

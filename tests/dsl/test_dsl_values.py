@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from scripted_backend import ScriptedBackend, scripted_backend
+from scripted_backend import ScriptedBackend
+from small_programs import run
 
 import sgframe_dsl as sgf
 from sgframe.constraints import Constraint
 from sgframe_dsl.state import State
-
-
-@pytest.fixture
-def backend() -> Iterator[ScriptedBackend]:
-    with scripted_backend() as backend:
-        yield backend
-
-
-def run(backend: ScriptedBackend, body: Callable[[State], Any], **options: Any) -> State:
-    return sgf.function(body).run(backend=backend, **options)
-
 
 # -------------------------------------------------------------------------------------------------- values
 
