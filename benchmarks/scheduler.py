@@ -122,7 +122,7 @@ class Stepper:
         encode(batch)
         messages += watch.lap()
         self._device.forward(batch)
-        frame = encode(self._device.sample(None))
+        frame = encode(self._device.sample(None).result())
         watch.lap()
         output = self._decode_worker(frame)
         messages += watch.lap()

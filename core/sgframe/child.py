@@ -14,14 +14,14 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 import msgspec
 from setproctitle import setproctitle
 
 from sgframe.assembly.choice import Choice, ShadowChoice
-from sgframe.errors import ConfigError
-from sgframe.interfaces.backend import Backend, ExecutorSpec
+from sgframe.errors import ConfigError, RankLost
+from sgframe.interfaces.backend import Backend, ExecutorSpec, Ranks
 from sgframe.interfaces.grammar import Vocabulary
 from sgframe.interfaces.transport import Transport
 from sgframe.journal import Journal, RecordedScheduler
@@ -37,6 +37,9 @@ from sgframe.worker.loop import WorkerLoop
 
 log = logging.getLogger(__name__)
 
+SCHEDULER = "scheduler"
+WORKER = "worker-"
+"""What the names of the workers begin with; their rank follows."""
 FRONT_CHANNEL = "front"
 WORKER_CHANNEL = "worker-0"
 
@@ -58,13 +61,15 @@ class SchedulingSpec(msgspec.Struct, frozen=True):
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """All that a child needs to know; plain data, so that it looks nothing up. ``choices`` is keyed by seam."""
+    """All that a child needs to know; plain data, so that it looks nothing up. ``choices`` is keyed by seam; ``scheduling``
+    is for the scheduler."""
 
     name: str
     folder: str
     choices: dict[str, Choice]
     executor: ExecutorSpec
-    scheduling: SchedulingSpec
+    ranks: Ranks
+    scheduling: SchedulingSpec | None
     log: LogSettings
 
 
@@ -72,30 +77,32 @@ def perform(letter: Letter, pulse: Pulse) -> None:
     """Do the role that ``letter.name`` says, until the work or the peer ends."""
     transport: Transport = letter.choices["transport"].build(folder=Path(letter.folder))
     try:
-        if letter.name == "scheduler":
-            _schedule(letter, transport, pulse)
+        if letter.scheduling is not None:
+            _schedule(letter, letter.scheduling, transport, pulse)
         else:
             _work(letter, transport, pulse)
     finally:
         transport.close()
 
 
-def _schedule(letter: Letter, transport: Transport, pulse: Pulse) -> None:
+def _schedule(letter: Letter, scheduling: SchedulingSpec, transport: Transport, pulse: Pulse) -> None:
     front = transport.connect(FRONT_CHANNEL)
     worker = transport.listen(WORKER_CHANNEL)
-    loop = SchedulerLoop(transport, front, worker, pulse, overlap=letter.scheduling.overlap)
+    loop = SchedulerLoop(transport, front, worker, pulse, overlap=scheduling.overlap)
     loaded = loop.wait_until_loaded()
     guides = None
-    if letter.scheduling.grammars:
+    if scheduling.grammars:
         told = loop.receive_vocabulary()
         vocabulary = Vocabulary(told.tokens, told.stop_ids, told.tokenizer_json).resized(loaded.vocab_size)
-        guides = GuidesSpec(letter.scheduling.grammars, vocabulary, letter.scheduling.jump_forward)
+        guides = GuidesSpec(scheduling.grammars, vocabulary, scheduling.jump_forward)
         pulse.phase("preparing the grammars")
-    loop.run(loaded, _build_scheduler(letter, loaded, guides), Report(letter.log.interval))
+    loop.run(loaded, _build_scheduler(letter, scheduling, loaded, guides), Report(letter.log.interval))
 
 
-def _build_scheduler(letter: Letter, loaded: Loaded, guides: GuidesSpec | None) -> Scheduler:
-    scheduling, executor = letter.scheduling, letter.executor
+def _build_scheduler(
+    letter: Letter, scheduling: SchedulingSpec, loaded: Loaded, guides: GuidesSpec | None
+) -> Scheduler:
+    executor = letter.executor
     spec = SchedulerSpec(
         limits=Limits(
             slots=loaded.slots,
@@ -118,15 +125,30 @@ def _build_scheduler(letter: Letter, loaded: Loaded, guides: GuidesSpec | None) 
 
 
 def _work(letter: Letter, transport: Transport, pulse: Pulse) -> None:
-    channel = transport.connect(WORKER_CHANNEL)
+    ranks = letter.ranks
+    channel = transport.connect(WORKER_CHANNEL) if ranks.rank == 0 else None
     backend: Backend = letter.choices["backend"].build()
     executor = backend.executor()
     try:
+        if ranks.size > 1:
+            pulse.phase("joining the other ranks")
+            executor.join(ranks, partial(_give_up, pulse))
         pulse.phase("loading the model")
         loaded = executor.load(letter.executor, pulse.progress)
-        WorkerLoop(executor, channel, pulse).run(loaded)
+        if channel is not None:
+            WorkerLoop(executor, channel, pulse).run(loaded)
+        else:
+            pulse.phase("following rank 0")
+            executor.follow()
     finally:
         executor.close()
+
+
+def _give_up(pulse: Pulse, reason: str) -> NoReturn:
+    """End this process from any of its threads; the main one may wait for a rank that is gone, and for ever."""
+    log.error("%s", reason)
+    pulse.last_words(RankLost(reason))
+    os._exit(1)
 
 
 def main() -> None:

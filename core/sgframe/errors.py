@@ -27,6 +27,10 @@ class PeerLost(SgframeError):
     """The other end of a channel is gone: its process died or closed the channel."""
 
 
+class RankLost(SgframeError):
+    """Another rank of the same model is gone, stands still, or executed something else. The message names it."""
+
+
 class EngineDead(SgframeError):
     """A process of the engine died; every request that waits on it gets this error."""
 

@@ -22,7 +22,9 @@ from typing import Protocol
 
 import msgspec
 
+from sgframe import errors
 from sgframe.child import Letter, perform, write_letter
+from sgframe.errors import ConfigError, EngineDead, SgframeError
 from sgframe.pulse import Beat, LastWords, Progress, Pulse, PulseMessage
 
 log = logging.getLogger(__name__)
@@ -52,13 +54,15 @@ class Listener(Protocol):
 class Child:
     """A running child as its parent sees it. Made by ``start_process`` or ``start_thread``.
 
-    ``kill`` ends a process at once; a thread it cannot end.
+    ``kill`` ends a process at once; a thread it cannot end. ``code`` is what it ended with, negative for a signal; None
+    while it lives.
     """
 
-    def __init__(self, name: str, listener: Listener, end: Callable[[], str], kill: Callable[[], None]) -> None:
+    def __init__(self, name: str, listener: Listener, end: Callable[[], int], kill: Callable[[], None]) -> None:
         self.name = name
         self.kill = kill
         self.ended = asyncio.Event()
+        self.code: int | None = None
         self._listener = listener
         self._end = end
         self._beat = Beat("starting", 0.0)
@@ -77,10 +81,11 @@ class Child:
 
     def hear_end(self) -> None:
         """The pulse stopped: the child is gone."""
-        how = self._end()
+        self.code = code = self._end()
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         words = self._last_words
         self.ended.set()
-        self._listener.on_death(self.name, f"{words.message}" if words else f"the {self.name} process {how}")
+        self._listener.on_death(self.name, words.message if words else f"the {self.name} process {how}")
 
     def health(self) -> ProcessHealth:
         age = time.monotonic() - self._heard
@@ -100,6 +105,14 @@ class Child:
         self.kill()
 
 
+def start_error(name: str, reason: str) -> SgframeError:
+    """``reason`` as the error of that class which a child died of, if it is a fault of the settings; else as EngineDead."""
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, ConfigError):
+        return kind(reason)
+    return EngineDead(reason)
+
+
 def start_process(letter: Letter, listener: Listener) -> Child:
     """Start ``letter`` in a process of its own; to be called in the running event loop."""
     loop = asyncio.get_running_loop()
@@ -116,15 +129,14 @@ def start_process(letter: Letter, listener: Listener) -> Child:
     assert process.stdin is not None
     lifeline = process.stdin
 
-    def end() -> str:
+    def end() -> int:
         loop.remove_reader(pulse_in)
         os.close(pulse_in)
         try:
-            code = process.wait(timeout=1.0)
+            return process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:  # it closed its pulse and yet goes on
             process.kill()
-            code = process.wait()
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+            return process.wait()
 
     def kill() -> None:
         with contextlib.suppress(OSError):
@@ -180,6 +192,6 @@ def start_thread(letter: Letter, listener: Listener) -> Child:
                 loop.call_soon_threadsafe(child.hear_end)
 
     thread = threading.Thread(target=run, name=f"sgframe::{letter.name}", daemon=True)
-    child = Child(letter.name, listener, end=lambda: "ended", kill=lambda: None)
+    child = Child(letter.name, listener, end=lambda: 0, kill=lambda: None)
     thread.start()
     return child

@@ -19,7 +19,9 @@ from sgframe.assembly.choice import Choices
 from sgframe.assembly.settings import Settings
 from sgframe.front.async_engine import AsyncEngine
 from sgframe.front.folders import remove_private_folders
+from sgframe.front.node import Node
 from sgframe_cli.options import CommandLine, settings_options
+from sgframe_cli.progress import ProgressDisplay
 from sgframe_cli.starting import prepare, start_engine
 from sgframe_openai.server import HttpServer, bind
 
@@ -45,7 +47,7 @@ def serve(command_line: CommandLine) -> None:
     settings, choices = prepare(command_line)
     setproctitle("sgframe::front")
     _raise_file_limit()
-    sys.exit(asyncio.run(_serve(settings, choices)))
+    sys.exit(asyncio.run(_follow(settings, choices) if settings.node_rank else _serve(settings, choices)))
 
 
 def _raise_file_limit() -> None:
@@ -100,6 +102,22 @@ async def _serve(settings: Settings, choices: Choices) -> int:
         return 0 if engine.dead is None else DIED
     finally:
         await engine.close()
+
+
+async def _follow(settings: Settings, choices: Choices) -> int:
+    """A machine that serves nobody. Returns the exit code: 0 when machine 0 closed, 128 + signal when stopped here."""
+    stop = _Stop()
+    with ProgressDisplay() as progress:
+        running = asyncio.create_task(Node(settings, choices, progress).run())
+        log.info("machine %d of %d follows the one at %s", settings.node_rank, settings.nnodes, settings.dist_addr)
+        await _first_of(running, asyncio.create_task(stop.asked.wait()))
+    if not running.done():
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        return stop.exit_code
+    await running
+    return 0
 
 
 async def _first_of(*tasks: asyncio.Task[Any]) -> None:

@@ -147,7 +147,7 @@ class MiniScheduler:
 
     def step(self, counts: dict[int, int]) -> StepOutput:
         self.executor.forward(self.batch(counts))
-        output = self.executor.sample(None)
+        output = self.executor.sample(None).result()
         for row, token in zip(output.rows, output.tokens, strict=True):
             self.tokens[row].append(token)
         self.outputs.append(output)

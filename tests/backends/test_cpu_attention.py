@@ -49,6 +49,8 @@ def case(counts, lengths, heads=6, kv_heads=2, dtype=torch.float32, seed=0):
         query_starts=torch.tensor(np.cumsum([0, *counts]), dtype=torch.int32),
         kv_lengths=torch.tensor(lengths, dtype=torch.int32),
         page_table=page_table,
+        host_starts=np.cumsum([0, *counts], dtype=np.int32),
+        host_lengths=np.array(lengths, np.int32),
     )
     kv = LayerKV(*(torch.randn(pool, kv_heads, DIM).to(dtype) for _ in range(2)))
     return Case(torch.randn(total, heads, DIM).to(dtype), kv, step)

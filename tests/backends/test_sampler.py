@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from plain_ops import PlainOps
 
-from sgframe.messages import Ints, ints
+from sgframe.messages import Ints, Logprobs, ints
 from sgframe.sampling import TokenSampling
 from sgframe_torch.logprobs import keep_largest, likeliest, prompt_logprobs
-from sgframe_torch.sampler import Sampled, Sampler, uniform
+from sgframe_torch.sampler import Sampler, uniform
 
 NAN, INF = math.nan, math.inf
 
@@ -34,9 +36,19 @@ def greedy(tokens: Any = (0,), prompt_len: int = 1, **sampling: Any) -> Row:
     return row(tokens, prompt_len, temperature=0.0, **sampling)
 
 
+class Sampled(NamedTuple):
+    tokens: list[int]
+    logprobs: list[Logprobs | None]
+
+
+def run(sampler: Sampler, logits: torch.Tensor, rows: Sequence[Row], masks: torch.Tensor | None) -> Sampled:
+    tokens = sampler.choose(logits, rows, masks).tolist()
+    return Sampled(tokens, sampler.logprobs(logits, tokens, rows))
+
+
 def sample(logits: Any, *rows: Row, masks: torch.Tensor | None = None) -> Sampled:
     table = torch.from_numpy(np.asarray(logits, np.float32))
-    return Sampler(table.shape[1]).sample(table, rows, masks)
+    return run(Sampler(table.shape[1], PlainOps()), table, rows, masks)
 
 
 def support(logits: list[float], draws: int = 300, **sampling: Any) -> set[int]:
@@ -61,19 +73,24 @@ def test_equal_logits_go_to_the_lower_id_with_top_k_1() -> None:
 
 
 def test_a_padded_output_layer_is_never_chosen() -> None:
-    assert Sampler(2).sample(torch.tensor([[1.0, 2.0, 9.0]]), [greedy()], None).tokens == [1]
+    assert run(Sampler(2, PlainOps()), torch.tensor([[1.0, 2.0, 9.0]]), [greedy()], None).tokens == [1]
 
 
 def test_logits_are_left_as_they_are() -> None:
     logits = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    Sampler(2).sample(logits, [row(repetition_penalty=2.0), greedy(logit_bias={0: 9.0})], torch.tensor([[1], [2]]))
+    run(
+        Sampler(2, PlainOps()),
+        logits,
+        [row(repetition_penalty=2.0), greedy(logit_bias={0: 9.0})],
+        torch.tensor([[1], [2]]),
+    )
     assert logits.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 def test_bfloat16_logits_are_sampled_like_their_float32_values() -> None:
     logits = torch.linspace(-3, 3, 50).bfloat16().repeat(40, 1)
     rows = [row(seed=seed, top_p=0.8) for seed in range(40)]
-    assert Sampler(50).sample(logits, rows, None) == Sampler(50).sample(logits.float(), rows, None)
+    assert run(Sampler(50, PlainOps()), logits, rows, None) == run(Sampler(50, PlainOps()), logits.float(), rows, None)
 
 
 # ------------------------------------------------------------------------------------------- penalties and bias

@@ -99,7 +99,7 @@ def test_masked_rows_may_choose_only_what_the_mask_allows(scheduler):
         rows.admit(row, PROMPT)
     batch = rows.batch({row: len(PROMPT) for row in range(3)})
     rows.executor.forward(batch)
-    output = rows.executor.sample(masks_for([2, 0], [150, 31]))
+    output = rows.executor.sample(masks_for([2, 0], [150, 31])).result()
     free = scheduler("llama")
     free.admit(0, PROMPT)
     assert output.tokens.tolist() == [31, free.step({0: len(PROMPT)}).tokens[0], 150]
@@ -202,7 +202,7 @@ def test_kv_bytes_below_one_token_are_refused(start, checkpoint):
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_read(start, checkpoint, monkeypatch):
     monkeypatch.setattr("sgframe_cpu.executor.available_memory", lambda: 2**16)
-    with pytest.raises(ModelError, match="only 0 MiB are available"):
+    with pytest.raises(ModelError, match="1 MiB are available; the weights alone"):
         start(checkpoint("llama"), progress=lambda *_: pytest.fail("read"))
 
 

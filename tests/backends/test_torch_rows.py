@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import torch
+from plain_ops import PlainOps
 
 from sgframe.messages import NewRow, Rewrite, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
@@ -23,7 +23,7 @@ def new(row, tokens, slots=(), sampling=GREEDY, logprobs_from=1):
 
 @pytest.fixture
 def table():
-    return RowTable(4, 16, torch.device("cpu"))
+    return RowTable(4, 16, PlainOps())
 
 
 def run(table, *arguments, **diff):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from plain_ops import PlainOps
 
 from sgframe.messages import NewRow, ScheduleBatch, Tree, ints
 from sgframe.sampling import TokenSampling
@@ -27,7 +28,7 @@ def new_tree(row, prompt, nodes, parents, places=(), tokens=()):
 
 @pytest.fixture
 def table():
-    return RowTable(8, 16, torch.device("cpu"))
+    return RowTable(8, 16, PlainOps())
 
 
 def run(table, *arguments):
@@ -121,7 +122,7 @@ def test_scores_are_the_log_softmax_after_the_place(table):
 
 
 def test_logits_of_many_places_come_in_slices(table):
-    table = RowTable(1, 200, torch.device("cpu"))
+    table = RowTable(1, 200, PlainOps())
     new = new_tree(0, [5], range(149), [-1] * 149, places=range(-1, 149), tokens=[1] * 150)
     step = run(table, [0], [150], range(150), [new])
     hidden = torch.randn(150, 3, generator=torch.Generator().manual_seed(0))

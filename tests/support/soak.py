@@ -195,7 +195,7 @@ class Episode:
             self.scheduler.fail("as the soak asks")
         else:
             self.stale = max(self.stale - 1, 0)
-            self.scheduler.apply(self.device.sample(masks))
+            self.scheduler.apply(self.device.sample(masks).result())
 
     def _take_masks(self) -> None:
         if (masks := self.scheduler.masks()) is not None:

@@ -18,6 +18,9 @@ SPINS = "3000"
 request and with 16, tokens/s: by default 48 and 362, with 3000 spins 43 and 366; beside a process that takes one core, one
 request: by default 12, with 3000 spins 18. By default a step waits for spinning threads that others keep off their core."""
 
+MOST_RANKS = 64
+"""Ranks may share cores, if slowly; so many are more than any model has heads to divide."""
+
 
 class CpuBackend(Backend):
     """See Backend."""
@@ -36,6 +39,7 @@ class CpuBackend(Backend):
             device=f"{self._settings.threads or cores()} processor cores",
             memory_bytes=available_memory(),
             dtypes=preferred_dtypes(),
+            max_ranks=MOST_RANKS,
         )
 
     def executor(self) -> CpuExecutor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sgframe.interfaces.backend import Ranks
 from sgframe_cpu import CpuSettings, fused
 from sgframe_cpu.attention import NumbaAttention
 from sgframe_cpu.backend import preferred_dtypes
@@ -27,12 +28,24 @@ class TorchCpuOps(DeviceOps):
     def __init__(self, settings: CpuSettings) -> None:
         self.dtypes = preferred_dtypes()
         self._packs = settings.packed_linear and can_pack()
+        self._asked_threads = settings.threads
+        self._local_ranks = 1
+        self._set_threads()
+
+    def place(self, ranks: Ranks) -> None:
+        self._local_ranks = ranks.local_size
+        self._set_threads()
+
+    def _set_threads(self) -> None:
+        """Each rank takes its share of the cores."""
+        self.threads = self._asked_threads or max(1, cores() // self._local_ranks)
+        torch.set_num_threads(self.threads)
 
     def available_memory(self) -> int:
-        return available_memory()
+        return available_memory() // self._local_ranks
 
     def kv_budget(self, available: int) -> int:
-        return min(int(available * KV_SHARE), KV_MOST)
+        return min(int(available * KV_SHARE), KV_MOST // self._local_ranks)
 
     def repacks(self, dtype: torch.dtype) -> bool:
         return self._packs and dtype == torch.bfloat16
@@ -44,10 +57,10 @@ class TorchCpuOps(DeviceOps):
 class NumbaCpuOps(TorchCpuOps):
     """Processor cores, with compiled kernels for attention and the small operations."""
 
-    def __init__(self, settings: CpuSettings, threads: int) -> None:
-        super().__init__(settings)
-        self._attention = NumbaAttention(threads)
-        self._fused = fused.FusedOps(threads)
+    def _set_threads(self) -> None:
+        super()._set_threads()
+        self._attention = NumbaAttention(self.threads)
+        self._fused = fused.FusedOps(self.threads)
 
     def begin(self, step: StepInputs) -> None:
         self._attention.begin(step)
@@ -76,6 +89,4 @@ class CpuExecutor(TorchExecutor):
     """See Executor."""
 
     def __init__(self, settings: CpuSettings) -> None:
-        threads = settings.threads or cores()
-        torch.set_num_threads(threads)
-        super().__init__(NumbaCpuOps(settings, threads) if settings.attention == "numba" else TorchCpuOps(settings))
+        super().__init__(NumbaCpuOps(settings) if settings.attention == "numba" else TorchCpuOps(settings))

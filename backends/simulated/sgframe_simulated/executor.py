@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import compress
 
 from sgframe.errors import ModelError, SgframeError
@@ -41,8 +42,23 @@ class SimulatedFailure(SgframeError):
     """The failure that ``fail_at_step`` asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """See Pending; done at a moment of ``time.perf_counter``."""
+
+    output: StepOutput
+    ready_at: float
+
+    def done(self) -> bool:
+        return time.perf_counter() >= self.ready_at
+
+    def result(self) -> StepOutput:
+        time.sleep(max(0.0, self.ready_at - time.perf_counter()))
+        return self.output
+
+
 class SimulatedExecutor(Executor):
-    """Computes in ``forward``, and in ``sample`` waits until the simulated device would be done."""
+    """Computes in ``forward``; what it sampled is told when the simulated device would be done."""
 
     def __init__(self, settings: SimulatedSettings) -> None:
         self._settings = settings
@@ -87,7 +103,7 @@ class SimulatedExecutor(Executor):
         for row in rows:  # all KV of a step is written before any is read, as on a device
             row.verify(self._memory, batch.step)
         self._batch = batch
-        self._ready_at = started + self._cost(batch)
+        self._ready_at = max(started, self._ready_at) + self._cost(batch)  # a device does one step after the other
 
     def _compute(self, batch: ScheduleBatch, rows: Sequence[Row]) -> None:
         if batch.step == self._settings.fail_at_step:
@@ -109,7 +125,7 @@ class SimulatedExecutor(Executor):
             + settings.prefill_seconds_per_token * (len(batch.slots) - decoding)
         )
 
-    def sample(self, masks: Masks | None) -> StepOutput:
+    def sample(self, masks: Masks | None) -> _Timed:
         batch, self._batch = self._batch, None
         assert batch is not None, "sample follows a forward"
         rows = [self._table[number] for number in batch.rows]
@@ -117,9 +133,7 @@ class SimulatedExecutor(Executor):
         sampling = [row for row, samples in zip(rows, batch.samples, strict=True) if samples]
         tokens = [self._sample(row, allowed.get(row.row)) for row in sampling]
         asked = any(row.sampling.logprobs >= 0 for row in sampling)
-        if (delay := self._ready_at - time.perf_counter()) > 0:
-            time.sleep(delay)
-        return StepOutput(
+        output = StepOutput(
             step=batch.step,
             rows=ints(row.row for row in sampling),
             tokens=ints(tokens),
@@ -127,6 +141,7 @@ class SimulatedExecutor(Executor):
             prompt_logprobs=self._prompt_logprobs(rows, batch.counts),
             scores=self._scores(rows, batch.counts),
         )
+        return _Timed(output, self._ready_at)
 
     def _sample(self, row: Row, allowed: int | None) -> int:
         """The next token of ``row``, which learns it; ``allowed`` has bit t set for every token t that may come."""

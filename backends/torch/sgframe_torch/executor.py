@@ -1,34 +1,59 @@
-"""The executor of every torch device: applies batches, runs the model, samples. The device is in its DeviceOps.
+"""The executor of every torch device: applies batches, runs the model, samples. The device is in its DeviceOps, the other
+ranks in its Group.
 
-Knows nothing of scheduling: it executes each ScheduleBatch exactly as it stands.
+Knows nothing of scheduling: it executes each ScheduleBatch exactly as it stands. All ranks execute the same; only rank 0
+samples, and the others go on with what it drew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
-from sgframe.interfaces.backend import Executor, ExecutorSpec
-from sgframe.messages import Loaded, Masks, PromptLogprobs, ScheduleBatch, StepOutput, ints
-from sgframe_torch.loading import PROMPT_SLICE, Running, load
+from sgframe.interfaces.backend import Executor, ExecutorSpec, Pending, Ranks, Ready
+from sgframe.messages import Decoder, Loaded, Masks, PromptLogprobs, ScheduleBatch, StepOutput, encode, ints
+from sgframe_torch.loading import Running, load
 from sgframe_torch.logprobs import prompt_logprobs
-from sgframe_torch.ops import DeviceOps
-from sgframe_torch.rows import PromptSpan, Step
-from sgframe_torch.sampler import Sampled, Sampler
+from sgframe_torch.needs import PROMPT_SLICE
+from sgframe_torch.ops import DeviceOps, Download
+from sgframe_torch.parallel.group import ALONE, Group
+from sgframe_torch.parallel.member import Member
+from sgframe_torch.rows import PromptSpan, Row, Step
+from sgframe_torch.sampler import INVALID, Sampler, asks_logprobs
 from sgframe_torch.trees import branch, scores
 
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """A step whose forward is done: ``hidden`` [T, hidden] and the ``logits`` [n, vocab] of its sampled rows."""
+    """A step whose forward has been started: ``hidden`` [T, hidden] and the ``logits`` [n, vocab] of its sampled rows."""
 
     step: Step
     hidden: Tensor
     logits: Tensor
+
+
+class _Launched:
+    """See Pending. The rows that were sampled learn their tokens when these come."""
+
+    def __init__(self, number: int, numbers: Sequence[int], rows: Sequence[Row], download: Download) -> None:
+        self._number, self._numbers, self._rows, self._download = number, numbers, rows, download
+        self._output: StepOutput | None = None
+
+    def done(self) -> bool:
+        return self._output is not None or self._download.done()
+
+    def result(self) -> StepOutput:
+        if self._output is None:
+            tokens = self._download.wait().tolist()
+            for row, token in zip(self._rows, tokens, strict=True):
+                row.settle(token)
+            self._output = StepOutput(self._number, ints(self._numbers), ints(tokens))
+        return self._output
 
 
 class TorchExecutor(Executor):
@@ -40,16 +65,66 @@ class TorchExecutor(Executor):
 
     def __init__(self, ops: DeviceOps) -> None:
         self._ops = ops
+        self._member: Member | None = None
+
+    # ------------------------------------------------------------------------------------------ the seam
+
+    def join(self, ranks: Ranks, give_up: Callable[[str], None]) -> None:
+        self._ops.place(ranks)
+        self._member = Member(ranks, self._ops, give_up)
 
     def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
         with torch.inference_mode():
-            self._running = load(spec, self._ops, progress)
-        self._sampler = Sampler(self._running.announcement.vocab_size)
+            self._running = load(spec, self._ops, self._group, progress)
+        self._sampler = Sampler(self._running.announcement.vocab_size, self._ops)
         return self._running.announcement
 
-    @torch.inference_mode()
     def forward(self, batch: ScheduleBatch) -> None:
-        """See Executor.forward. If the model raises, the batch's diff stands, but none of its tokens count as computed."""
+        """See Executor.forward. If the model raises, the batch's diff stands, but none of its tokens count as computed.
+
+        Several ranks cannot go on from there, since the others wait for this one: then it raises RankLost.
+        """
+        if self._member is None:
+            self._forward(batch)
+        else:
+            with self._member.talk():
+                self._member.group.tell(encode(batch))
+            self._forward_together(self._member, batch)
+
+    def sample(self, masks: Masks | None) -> Pending:
+        batch = self._computed.step.batch
+        if batch.masked and masks is None:
+            raise ValueError(f"step {batch.step} needs its grammar masks to be sampled")
+        return self._sample(masks)
+
+    def follow(self) -> None:
+        assert self._member is not None, "one rank has nobody to follow"
+        decode: Decoder[ScheduleBatch] = Decoder(ScheduleBatch)
+        with self._member.talk():
+            while frame := self._member.group.hear():
+                self._forward_together(self._member, decode(frame))
+                self._sample(None).result()
+
+    def close(self) -> None:
+        if self._member is not None:
+            self._member.close()
+        self._member = None
+        self.__dict__.pop("_running", None)
+        self.__dict__.pop("_computed", None)
+
+    @property
+    def _group(self) -> Group:
+        return ALONE if self._member is None else self._member.group
+
+    # ------------------------------------------------------------------------------------------- forward
+
+    def _forward_together(self, member: Member, batch: ScheduleBatch) -> None:
+        with member.step(batch.step):
+            self._forward(batch)
+            member.applied(batch, self._computed.step.inputs)
+
+    @torch.inference_mode()
+    def _forward(self, batch: ScheduleBatch) -> None:
         model, rows = self._running.model, self._running.rows
         step = rows.apply(batch)
         hidden = logits = torch.empty(0)
@@ -61,28 +136,43 @@ class TorchExecutor(Executor):
         rows.advance(batch)
         self._computed = _Computed(step, hidden, logits)
 
-    @torch.inference_mode()
-    def sample(self, masks: Masks | None) -> StepOutput:
-        step, rows = self._computed.step, self._running.rows
-        if step.batch.masked and masks is None:
-            raise ValueError(f"step {step.batch.step} needs its grammar masks to be sampled")
-        words = self._mask_words(masks, step.sampled) if masks is not None and masks.rows else None
-        states = [rows[row] for row in step.sampled]
-        sampled = self._sampler.sample(self._computed.logits, states, words) if states else Sampled([], [])
-        for state, token in zip(states, sampled.tokens, strict=True):
-            state.tokens.append(max(token, 0))  # the next step may be planned on it already; what it gives is dropped
-        return StepOutput(
-            step=step.batch.step,
-            rows=ints(step.sampled),
-            tokens=ints(sampled.tokens),
-            logprobs=sampled.logprobs,
-            prompt_logprobs=[self._prompt_logprobs(span) for span in step.prompt_spans],
-            scores=scores(self._running.model, self._computed.hidden, step.tree_parts) if step.tree_parts else [],
-        )
+    # -------------------------------------------------------------------------------------------- sample
 
-    def close(self) -> None:
-        self.__dict__.pop("_running", None)
-        self.__dict__.pop("_computed", None)
+    @torch.inference_mode()
+    def _sample(self, masks: Masks | None) -> Pending:
+        """What is asked for beside tokens is computed at once; tokens alone may still be on their way."""
+        step, rows = self._computed.step, self._running.rows
+        states = [rows[row] for row in step.sampled]
+        tokens = self._choose(states, masks)
+        for state in states:
+            state.await_token()
+        launched = _Launched(step.batch.step, step.sampled, states, self._ops.download(tokens))
+        if asks_logprobs(states) or step.prompt_spans or step.tree_parts:
+            return Ready(self._with_logprobs(launched.result(), states))
+        if launched.done():
+            return Ready(launched.result())
+        rows.relay(step.sampled, tokens)
+        return launched
+
+    def _choose(self, states: Sequence[Row], masks: Masks | None) -> Tensor:
+        """int64 [sampled rows], on every rank what rank 0 draws; INVALID for all if it fails at that."""
+        tokens = torch.full((len(states),), INVALID, device=self._ops.device)
+        try:
+            if states and self._group.rank == 0:
+                words = self._mask_words(masks, self._computed.step.sampled) if masks and masks.rows else None
+                tokens = self._sampler.choose(self._computed.logits, states, words)
+        finally:
+            tokens = self._group.broadcast(tokens)
+        return tokens
+
+    def _with_logprobs(self, output: StepOutput, states: Sequence[Row]) -> StepOutput:
+        computed, step = self._computed, self._computed.step
+        return replace(
+            output,
+            logprobs=self._sampler.logprobs(computed.logits, output.tokens, states),
+            prompt_logprobs=[self._prompt_logprobs(span) for span in step.prompt_spans],
+            scores=scores(self._running.model, computed.hidden, step.tree_parts) if step.tree_parts else [],
+        )
 
     def _prompt_logprobs(self, span: PromptSpan) -> PromptLogprobs:
         row = self._running.rows[span.row]
@@ -102,4 +192,4 @@ class TorchExecutor(Executor):
         for row, mask in zip(masks.rows, given, strict=True):
             words[sampled.index(row)] = 0
             words[sampled.index(row), : len(mask)] = mask
-        return torch.from_numpy(words).to(self._ops.device)
+        return self._ops.upload(words)

@@ -1,4 +1,5 @@
-"""The paged KV pool and its size. A slot holds one token's keys and values over all layers; a page is one slot.
+"""The paged KV pool and its size. A slot holds one token's keys and values over all layers; pages are consecutive slots, as
+many as the device wants.
 
 Owns the tensors. Which slot belongs to whom is the scheduler's business.
 """

@@ -1,4 +1,4 @@
-"""From an ExecutorSpec to a model in memory with its KV: what dtype and context, does it fit, and the ledger."""
+"""From an ExecutorSpec to a model in memory with its KV: what dtype and context, how many slots, and the ledger."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from sgframe.errors import ModelError
 from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.messages import LedgerLine, Loaded, NewRow, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
-from sgframe_torch.kv import MIB, LayerKV, allocate, choose_slots, slot_bytes
+from sgframe_torch.kv import LayerKV, allocate, choose_slots, slot_bytes
 from sgframe_torch.models import Model, load_model
 from sgframe_torch.models.rope import context_limit
+from sgframe_torch.needs import Needs, workspace
 from sgframe_torch.ops import DeviceOps
+from sgframe_torch.parallel.group import Group
 from sgframe_torch.rows import RowTable
 from sgframe_torch.weights import stored_bytes
 
-PROMPT_SLICE = 64
-"""Most prompt positions whose logits exist at once."""
+SPARE_PAGES = 1
+"""Pages behind the announced slots, which nobody reads: what a padded row of a graph writes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +37,27 @@ class Running:
     announcement: Loaded
 
 
-def load(spec: ExecutorSpec, ops: DeviceOps, progress: Callable[[str, int, int], None]) -> Running:
-    """Load the weights, size and allocate the KV. Raises ModelError when it does not fit, with the arithmetic."""
+def load(spec: ExecutorSpec, ops: DeviceOps, group: Group, progress: Callable[[str, int, int], None]) -> Running:
+    """Load this rank's part of the weights, size and allocate its KV. Raises ModelError when it does not fit, with the
+    arithmetic, or cannot be divided among the ranks."""
     folder = Path(spec.checkpoint.folder)
     config = read_config(folder)
     dtype_name = choose_dtype(spec.dtype, ops)
     dtype = getattr(torch, dtype_name)
     context = choose_context(spec, config)
-    workspace = workspace_bytes(spec, config, context, dtype)
-    _check_weights_fit(folder, dtype, workspace, ops.available_memory())
-    model = load_model(folder, config, dtype, ops, progress)
+    needs = Needs(stored_bytes(folder, dtype) // group.size, workspace(spec, config, context, dtype, group.size))
+    needs.check(ops.available_memory())
+    model = load_model(folder, config, dtype, ops, group, progress)
     available = ops.available_memory()
     per_slot = slot_bytes(model.kv_shapes, dtype)
-    slots = choose_slots(spec, context, per_slot, available - workspace, ops.kv_budget(available))
+    own_choice = choose_slots(spec, context, per_slot, available - needs.workspace.total, ops.kv_budget(available))
+    slots = _agree(group, own_choice) // ops.page_size * ops.page_size
+    if not slots:
+        raise ModelError(f"{own_choice} KV slots are less than a page of {ops.page_size}; give more")
     ledger = [
         LedgerLine("weights", model.weight_bytes, "measured", f"{spec.checkpoint.name}, {dtype_name}"),
         LedgerLine("KV slots", slots * per_slot, "computed", f"{slots} slots × {per_slot} bytes"),
-        LedgerLine("workspace", workspace, "computed", "activations, logits and page table, at most"),
+        LedgerLine("workspace", needs.workspace.total, "computed", "activations, logits and page table, at most"),
     ]
     if model.packed_bytes:
         ledger.insert(1, LedgerLine("packed head", model.packed_bytes, "measured", "copy of the tied embedding"))
@@ -59,14 +65,19 @@ def load(spec: ExecutorSpec, ops: DeviceOps, progress: Callable[[str, int, int],
         vocab_size=config.vocab_size,
         context_length=context,
         slots=slots,
-        page_size=1,
+        page_size=ops.page_size,
         dtype=dtype_name,
         ledger=ledger,
     )
-    kv = allocate(model.kv_shapes, slots, dtype, ops.device)
-    running = Running(model, kv, RowTable(spec.max_rows, context, ops.device), announcement)
+    kv = allocate(model.kv_shapes, slots + SPARE_PAGES * ops.page_size, dtype, ops.device)
+    running = Running(model, kv, RowTable(spec.max_rows, context, ops), announcement)
     _warm_up(running, ops)
     return running
+
+
+def _agree(group: Group, slots: int) -> int:
+    """What every rank has room for."""
+    return min(int.from_bytes(each, "little") for each in group.exchange(slots.to_bytes(8, "little")))
 
 
 def _warm_up(running: Running, ops: DeviceOps) -> None:
@@ -110,20 +121,3 @@ def choose_context(spec: ExecutorSpec, config: Any) -> int:
             f"set context_length to {limit} or less (found {context})"
         )
     return context
-
-
-def workspace_bytes(spec: ExecutorSpec, config: Any, context: int, dtype: torch.dtype) -> int:
-    """An upper estimate of what a step needs beside weights and KV: activations, logits, and the page table."""
-    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    activations = spec.max_step_tokens * (8 * config.hidden_size + 3 * inner) * dtype.itemsize
-    logits = (spec.max_rows + PROMPT_SLICE) * config.vocab_size * (dtype.itemsize + 4)
-    return int(activations + logits + spec.max_rows * context * 4)
-
-
-def _check_weights_fit(folder: Path, dtype: torch.dtype, workspace: int, available: int) -> None:
-    weights = stored_bytes(folder, dtype)
-    if weights + workspace > available:
-        raise ModelError(
-            f"the model does not fit: weights {weights // MIB} MiB + workspace {workspace // MIB} MiB, but only "
-            f"{available // MIB} MiB are available; choose a smaller model, fewer rows or fewer tokens a step"
-        )

@@ -4,15 +4,18 @@ a better kernel for; the plain versions stay the reference."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sgframe.interfaces.backend import Ranks
 from sgframe_torch.attention import paged_attention
+from sgframe_torch.drawing import Draws, draw, unpack_mask
 from sgframe_torch.kv import LayerKV
 from sgframe_torch.rows import StepInputs
 
@@ -28,12 +31,47 @@ class QKNorm(NamedTuple):
     eps: float
 
 
+class Download(Protocol):
+    """A tensor on its way from the device to the host."""
+
+    def done(self) -> bool:
+        """Whether ``wait`` would return at once."""
+
+    def wait(self) -> np.ndarray:
+        """The values, once they are here."""
+
+
+class HostCopy:
+    """The Download of a device whose memory is the host's."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self) -> np.ndarray:
+        return self._tensor.cpu().numpy()
+
+
 class DeviceOps(ABC):
-    """One device: its memory and its kernels. All activations are flat, [T, …], without a batch dimension."""
+    """One device: its memory and its kernels. All activations are flat, [T, …], without a batch dimension.
+
+    What is said of the device here is declared by its backend, and never guessed by the runtime.
+    """
 
     device: torch.device
     dtypes: tuple[str, ...]
     """Names of the dtypes a model may have here, the preferred one first."""
+    page_size: int = 1
+    """Consecutive slots that belong together: position p of a row lies in a slot whose number is p modulo this."""
+    collective: str = "gloo"
+    """The backend of torch.distributed that carries tensors between the ranks."""
+    graphs: bool = False
+    """Whether ``capture`` can record work and play it again."""
+
+    def place(self, ranks: Ranks) -> None:  # noqa: B027 (a machine's only device needs no choice)
+        """Take the device, or the share of it, that is this rank's on its machine. Called before anything else."""
 
     @abstractmethod
     def available_memory(self) -> int:
@@ -50,6 +88,22 @@ class DeviceOps(ABC):
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
         """A linear layer that takes over ``weight`` [out, in]; the caller drops its own reference."""
         return partial(F.linear, weight=weight, bias=bias)
+
+    def upload(self, values: np.ndarray) -> Tensor:
+        """``values`` on the device, for what is computed next; ``values`` may be changed once this returns."""
+        return torch.from_numpy(values).to(self.device)
+
+    def upload_all(self, values: Sequence[np.ndarray]) -> list[Tensor]:
+        """Each of ``values`` on the device; in one go where a copy costs more to start than to do."""
+        return [self.upload(each) for each in values]
+
+    def download(self, tensor: Tensor) -> Download:
+        """Start to copy ``tensor`` to the host, as it is once what was started before is done."""
+        return HostCopy(tensor)
+
+    def capture(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Record what ``run`` starts on the device; the result starts it all again, with the same tensors."""
+        raise NotImplementedError(f"{type(self).__name__} has no graphs")
 
     def begin(self, step: StepInputs) -> None:  # noqa: B027 (most devices have nothing to plan)
         """Called once before the layers of a step, for work that all of them share."""
@@ -86,6 +140,17 @@ class DeviceOps(ABC):
             query, key = self.rms_norm(query, norm.query, norm.eps), self.rms_norm(key, norm.key, norm.eps)
         kv.store(slots, rotate(key, *rotary), value)
         return rotate(query, *rotary)
+
+    def apply_mask(self, logits: Tensor, words: Tensor) -> None:
+        """Set to -inf, in place, what ``words`` forbid in ``logits`` [n, vocab] float32.
+
+        ``words`` [n, ceil(vocab / 32)] int32: token t is allowed if bit t % 32 of word t // 32 is set.
+        """
+        logits.masked_fill_(~unpack_mask(words, logits.shape[1]), -torch.inf)
+
+    def draw(self, logits: Tensor, draws: Draws) -> Tensor:
+        """A token for each row of ``logits`` [n, vocab] float32, which may be overwritten; see ``drawing.draw``."""
+        return draw(logits, draws)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -6,19 +6,30 @@ step's inputs are index tensors, ragged rows laid end to end without padding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sgframe.messages import Ints, NewRow, ScheduleBatch, Tree
 from sgframe.sampling import TokenSampling
 
+if TYPE_CHECKING:
+    from sgframe_torch.ops import DeviceOps
+
+Ints32 = npt.NDArray[np.int32]
+
 
 @dataclass(slots=True)
 class Row:
-    """One request: ``tokens`` are all known ones, of which the KV of the first ``computed`` is in slots."""
+    """One request: ``tokens`` are all known ones, of which the KV of the first ``computed`` is in slots.
+
+    The token at ``awaited`` was sampled and has not come to the host yet; -1: there is none such.
+    """
 
     tokens: Ints
     prompt_len: int
@@ -26,6 +37,17 @@ class Row:
     computed: int
     logprobs_from: int
     tree: Tree | None
+    awaited: int = -1
+
+    def await_token(self) -> None:
+        """Go on with a token that the device knows."""
+        self.awaited = len(self.tokens)
+        self.tokens.append(0)
+
+    def settle(self, token: int) -> None:
+        """The awaited token has come. What is not a token (see Executor.sample) counts as 0: nobody reads what it gives."""
+        self.tokens[self.awaited] = max(token, 0)
+        self.awaited = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,9 @@ class StepInputs:
         query_starts: int32 [R + 1].
         kv_lengths: int32 [R] tokens of each row that are in slots once this step's are written.
         page_table: int32 [max_rows, context] ``page_table[row, position]`` is the slot of that token.
+        host_starts: ``query_starts`` on the host, for whoever plans there.
+        host_lengths: ``kv_lengths`` on the host.
+        paged: whether each line of ``page_table`` runs through whole pages; not so where token trees branch.
     """
 
     tokens: Tensor
@@ -50,6 +75,9 @@ class StepInputs:
     query_starts: Tensor
     kv_lengths: Tensor
     page_table: Tensor
+    host_starts: Ints32
+    host_lengths: Ints32
+    paged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +126,11 @@ class Step:
 class RowTable:
     """Rows 0 … max_rows - 1, each of at most ``context`` tokens."""
 
-    def __init__(self, max_rows: int, context: int, device: torch.device) -> None:
+    def __init__(self, max_rows: int, context: int, ops: DeviceOps) -> None:
         self._rows: dict[int, Row] = {}
-        self._page_table = torch.zeros(max_rows, context, dtype=torch.int32, device=device)
-        self._device = device
+        self._upload, self._upload_all = ops.upload, ops.upload_all
+        self._page_table = torch.zeros(max_rows, context, dtype=torch.int32, device=ops.device)
+        self._relay = torch.zeros(max_rows, dtype=torch.int64, device=ops.device)
 
     def __getitem__(self, row: int) -> Row:
         return self._rows[row]
@@ -110,9 +139,9 @@ class RowTable:
         return len(self._rows)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the page table."""
-        return self._page_table.nbytes
+    def page_table(self) -> Tensor:
+        """See StepInputs; the same tensor in every step."""
+        return self._page_table
 
     def apply(self, batch: ScheduleBatch) -> Step:
         """Carry out the diff and build the step. What is computed moves only by ``advance``."""
@@ -131,6 +160,11 @@ class RowTable:
         for row, count in zip(batch.rows, batch.counts, strict=True):
             self._rows[row].computed += count
 
+    def relay(self, rows: Sequence[int], tokens: Tensor) -> None:
+        """Keep ``tokens`` [n], sampled for ``rows``, on the device for the next step, which may come before they are known
+        to the host."""
+        self._relay[self._upload(np.array(rows))] = tokens.clamp(min=0)
+
     def _admit(self, new: NewRow) -> None:
         computed = len(new.slots)
         self._rows[new.row] = Row(new.tokens[:], new.prompt_len, new.sampling, computed, new.logprobs_from, new.tree)
@@ -138,7 +172,7 @@ class RowTable:
 
     def _set_slots(self, row: int, start: int, slots: Ints) -> None:
         if slots:
-            self._page_table[row, start : start + len(slots)] = torch.from_numpy(_numpy(slots)).to(self._device)
+            self._page_table[row, start : start + len(slots)] = self._upload(_numpy(slots))
 
     def _build(self, batch: ScheduleBatch) -> Step:
         rows, counts = _numpy(batch.rows), _numpy(batch.counts)
@@ -150,17 +184,23 @@ class RowTable:
         for row, start, count in zip(known, starts.tolist(), batch.counts, strict=False):
             tokens[start : start + count] = row.tokens[row.computed : row.computed + count]
         positions = np.arange(len(tokens)) + np.repeat(computed - starts[:-1], counts)
-        inputs = StepInputs(
-            tokens=self._to_device(tokens),
-            positions=self._to_device(positions),
-            slots=self._to_device(_numpy(batch.slots).astype(np.int64)),
-            rows=self._to_device(rows),
-            query_starts=self._to_device(starts),
-            kv_lengths=self._to_device(computed + counts),
-            page_table=self._page_table,
-        )
-        self._page_table[self._to_device(np.repeat(rows, counts)), inputs.positions] = inputs.slots.int()
         sampled = _numpy(batch.samples).astype(bool)
+        lengths = computed + counts
+        tokens_, positions_, slots, rows_, starts_, lengths_, sampled_at, owners = self._upload_all(
+            [
+                tokens,
+                positions,
+                _numpy(batch.slots).astype(np.int64),
+                rows,
+                starts,
+                lengths,
+                (starts[1:] - 1)[sampled],
+                np.repeat(rows, counts),
+            ]
+        )
+        self._take_from_relay(tokens_, known, rows, starts)
+        self._page_table[owners, positions_] = slots.int()
+        inputs = StepInputs(tokens_, positions_, slots, rows_, starts_, lengths_, self._page_table, starts, lengths)
         spans = [
             span
             for row, start, count in zip(batch.rows, starts.tolist(), batch.counts, strict=False)
@@ -171,7 +211,13 @@ class RowTable:
             for order, row in enumerate(known)
             if row.tree is not None
         ]
-        return Step(batch, inputs, rows[sampled].tolist(), self._to_device((starts[1:] - 1)[sampled]), spans, parts)
+        return Step(batch, inputs, rows[sampled].tolist(), sampled_at, spans, parts)
+
+    def _take_from_relay(self, tokens: Tensor, known: Sequence[Row], rows: Ints32, starts: Ints32) -> None:
+        """Fill in those of the step's ``tokens`` that only the device knows."""
+        awaited = [order for order, row in enumerate(known) if row.awaited >= 0]  # each row's first to be computed
+        if awaited:
+            tokens[self._upload(starts[awaited])] = self._relay[self._upload(rows[awaited])]
 
     def _prompt_span(self, number: int, flat: int, count: int) -> PromptSpan | None:
         row = self._rows[number]
@@ -187,9 +233,6 @@ class RowTable:
         number = batch.rows[order]
         row = self._rows[number]
         return TreePart(order, number, tree, row.prompt_len, row.computed - row.prompt_len, flat, batch.counts[order])
-
-    def _to_device(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(values).to(self._device)
 
 
 def _numpy(values: Ints) -> np.ndarray:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from sgframe.messages import Ints, TreeScores, ints
-from sgframe_torch.loading import PROMPT_SLICE
 from sgframe_torch.models import Model
+from sgframe_torch.needs import PROMPT_SLICE
 from sgframe_torch.rows import StepInputs, TreePart
 
 
@@ -55,6 +55,9 @@ def branch(inputs: StepInputs, parts: Sequence[TreePart]) -> StepInputs:
         query_starts=torch.from_numpy(starts).to(device),
         kv_lengths=torch.from_numpy(lengths).to(device),
         page_table=_page_table(inputs, chains, int(lengths.max())),
+        host_starts=starts,
+        host_lengths=lengths,
+        paged=False,
     )
 
 

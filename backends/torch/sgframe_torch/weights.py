@@ -1,9 +1,10 @@
-"""Reads a checkpoint's safetensors, tensor by tensor, in the order a model asks: never two copies of the model."""
+"""Reads a checkpoint's safetensors, tensor by tensor, in the order a model asks: never two copies of the model, nor of the
+rank's share of it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from types import TracebackType
@@ -14,23 +15,41 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sgframe.errors import ModelError
+from sgframe_torch.parallel.shards import Cut
 
 INDEX = "model.safetensors.index.json"
 
 
-class Weights:
-    """The tensors of the checkpoint in ``folder``, cast to ``dtype`` and copied to ``device`` when asked for.
+CutOf = Callable[[str, Sequence[int]], Cut | None]
+"""The part of a tensor, by its name and shape, that is to be read; None for all of it."""
 
-    The files are memory-mapped; ``progress`` is called as Progress is, in bytes read. Raises ModelError.
+
+def whole(name: str, shape: Sequence[int]) -> Cut | None:
+    """Reads everything."""
+    return None
+
+
+class Weights:
+    """The tensors of the checkpoint in ``folder``, or what ``cut`` leaves of them, cast to ``dtype`` and copied to ``device``
+    when asked for.
+
+    The files are memory-mapped, and only what is asked for is read; ``progress`` is called as Progress is, in bytes read,
+    of those that there are after the cuts. Raises ModelError.
     """
 
     def __init__(
-        self, folder: Path, dtype: torch.dtype, device: torch.device, progress: Callable[[str, int, int], None]
+        self,
+        folder: Path,
+        dtype: torch.dtype,
+        device: torch.device,
+        progress: Callable[[str, int, int], None],
+        cut: CutOf = whole,
     ) -> None:
         self._folder, self._dtype, self._device, self._progress = folder, dtype, device, progress
-        self._files = {name: _open(folder / name) for name in weight_files(folder)}
-        self._where = {key: file for file in self._files.values() for key in file.keys()}  # noqa: SIM118 (not a dict)
-        self._total = sum((folder / name).stat().st_size for name in self._files)
+        files = {name: _open(folder / name) for name in weight_files(folder)}
+        self._parts = {key: _Part(file, key, cut) for file in files.values() for key in file.keys()}  # noqa: SIM118
+        self._total = sum((folder / name).stat().st_size for name in files)
+        self._total -= sum(part.left_out_bytes for part in self._parts.values())
         self._read_bytes = 0
         self.loaded_bytes = 0
 
@@ -40,31 +59,71 @@ class Weights:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._where.clear()
-        self._files.clear()
+        self._parts.clear()
 
     def __contains__(self, name: str) -> bool:
-        return name in self._where
+        """Whether there is such a tensor, and a part of it to read."""
+        return name in self._parts and 0 not in self._parts[name].shape
 
     def __getitem__(self, name: str) -> Tensor:
         return self.joined(name)
 
+    def names(self) -> list[str]:
+        """The names of all tensors."""
+        return list(self._parts)
+
     def joined(self, *names: str) -> Tensor:
         """The tensors ``names`` laid one below the other along their first dimension."""
-        shapes = [self._file(name).get_slice(name).get_shape() for name in names]
-        joined = torch.empty(sum(s[0] for s in shapes), *shapes[0][1:], dtype=self._dtype, device=self._device)
-        for part, name in zip(joined.split([shape[0] for shape in shapes]), names, strict=True):
-            source = self._file(name).get_tensor(name)
-            part.copy_(source)
-            self._read_bytes += source.nbytes
+        parts = [self._part(name) for name in names]
+        shapes = [part.shape for part in parts]
+        if len(parts) == 1:
+            joined = torch.empty(shapes[0], dtype=self._dtype, device=self._device)
+            pieces: Sequence[Tensor] = [joined]
+        else:
+            rows = [shape[0] for shape in shapes]
+            joined = torch.empty(sum(rows), *shapes[0][1:], dtype=self._dtype, device=self._device)
+            pieces = joined.split(rows)
+        for piece, part in zip(pieces, parts, strict=True):
+            self._read_bytes += part.read(piece)
             self._progress("weights", self._read_bytes, self._total)
         self.loaded_bytes += joined.nbytes
         return joined
 
-    def _file(self, name: str) -> Any:
-        if name not in self._where:
+    def _part(self, name: str) -> _Part:
+        if name not in self._parts:
             raise ModelError(f"{self._folder} has no weight {name!r}; is its config.json that of another model?")
-        return self._where[name]
+        return self._parts[name]
+
+
+class _Part:
+    """What is to be read of the tensor ``name`` of a file: a tensor of ``shape``."""
+
+    def __init__(self, file: Any, name: str, cut: CutOf) -> None:
+        self._file, self._name = file, name
+        full = file.get_slice(name).get_shape()
+        self._cut = cut(name, full)
+        self.shape = list(full)
+        self.left_out_bytes = 0
+        if self._cut is not None:
+            dim, start, stop = self._cut
+            self.shape[dim] = stop - start
+            self._present = max(0, min(stop, full[dim]) - start)
+            left_out = full[dim] - self._present
+            self.left_out_bytes = prod(full) // full[dim] * left_out * file.get_slice(name)[:0].itemsize
+
+    def read(self, into: Tensor) -> int:
+        """Copy it to ``into``, and return how many bytes were read."""
+        if self._cut is None:
+            source = self._file.get_tensor(self._name)
+            into.copy_(source)
+            return int(source.nbytes)
+        dim, start, stop = self._cut
+        stored = self._file.get_slice(self._name)
+        end = start + self._present
+        source = stored[start:end] if dim == 0 else stored[:, start:end]
+        into.narrow(dim, 0, self._present).copy_(source)
+        into.narrow(dim, self._present, stop - end).zero_()
+        return int(source.nbytes)
 
 
 def _open(path: Path) -> Any:

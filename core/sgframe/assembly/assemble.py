@@ -15,6 +15,7 @@ from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings, read_settings
 from sgframe.assembly.sources import COMMAND_LINE
 from sgframe.errors import ConfigError
+from sgframe.interfaces.transport import Transport
 
 BLOCK = "no:"
 
@@ -36,9 +37,15 @@ class Configuration:
         return choices
 
     def choose_usable(self) -> Choices:
-        """The same, for a start on this machine: raises BackendUnavailable when the chosen device is not there."""
+        """The same, for a start on this machine: raises BackendUnavailable when the chosen devices are not there."""
         choices = self.choose()
-        require_usable(self.plugins, choices[Seam.BACKEND])
+        require_usable(self.plugins, choices[Seam.BACKEND], self.settings.local_ranks)
+        transport: type[Transport] = choices[Seam.TRANSPORT].load()
+        if self.settings.tp_size > 1 and transport.in_process:
+            raise ConfigError(
+                f"transport '{choices[Seam.TRANSPORT].name}' keeps all in one process, but tp_size is "
+                f"{self.settings.tp_size} and each rank needs a process: choose another, such as --transport zmq"
+            )
         return choices
 
 

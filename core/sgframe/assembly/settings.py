@@ -6,6 +6,7 @@ hold is that part's business and checked once it is chosen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from sgframe.errors import ConfigError
 
 CONFIG_VARIABLE = "SGFRAME_CONFIG"
 _BYTES = TypeAdapter(ByteSize)
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:\s]+):[0-9]{1,5}")
 LEAST_COMPILE_BYTES = 256 * 2**20
 
 
@@ -84,6 +86,18 @@ class Settings(BaseModel):
     lease_seconds: float = Field(600.0, gt=0, description="Seconds for which a prefix is kept for a program")
     kv_slots: int = Field(0, ge=0, description="KV slots, one a token; 0: as many as kv_memory holds")
     kv_memory: str = Field("auto", description="Memory for KV, such as 2GiB; auto: sized by what the device has free")
+    tp_size: int = Field(1, ge=1, description="Ranks that share the model by tensor parallelism, a process each")
+    nnodes: int = Field(1, ge=1, description="Machines that the ranks stand on, the same number on each")
+    node_rank: int = Field(0, ge=0, description="Number of this machine; number 0 serves, the others follow it")
+    dist_addr: str | None = Field(
+        None, min_length=1, description="host:port at which machine 0 lets the others join; needed with several"
+    )
+    step_timeout: float = Field(
+        300.0, gt=0, description="Seconds that a rank may take for a step before the others give up on it"
+    )
+    digest_interval: int = Field(
+        64, ge=1, description="Steps between two comparisons of what the ranks applied, with several of them"
+    )
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on")
     port: int = Field(30000, ge=0, le=65535, description="Port to listen on; 0: a free one")
     api_key: SecretStr | None = Field(None, min_length=1, description="Key that clients must send as a bearer token")
@@ -132,6 +146,32 @@ class Settings(BaseModel):
                 "request needs a token a step; raise the one or lower the other"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_ranks(self) -> Self:
+        if self.tp_size % self.nnodes:
+            raise ValueError(
+                f"tp_size is {self.tp_size}, which nnodes, {self.nnodes}, does not divide: each machine takes as many ranks"
+            )
+        if self.node_rank >= self.nnodes:
+            raise ValueError(
+                f"node_rank is {self.node_rank}, but with nnodes {self.nnodes} the machines are 0 … {self.nnodes - 1}"
+            )
+        if (self.nnodes > 1) != (self.dist_addr is not None):
+            raise ValueError(
+                f"dist_addr is {self.dist_addr!r} with nnodes {self.nnodes}: several machines need the host:port of "
+                "machine 0, a single one needs none"
+            )
+        if self.dist_addr is not None and not _ADDRESS.fullmatch(self.dist_addr):
+            raise ValueError(
+                f"dist_addr is {self.dist_addr!r}: write host:port, such as 192.0.2.7:29500 or [2001:db8::7]:29500"
+            )
+        return self
+
+    @property
+    def local_ranks(self) -> int:
+        """Ranks on this machine."""
+        return self.tp_size // self.nnodes
 
     @property
     def kv_bytes(self) -> int:

@@ -9,35 +9,32 @@ import asyncio
 import contextlib
 import logging
 import shutil
-import threading
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from sgframe import errors
 from sgframe.assembly.choice import Choice, Choices
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
-from sgframe.child import FRONT_CHANNEL, Letter, SchedulingSpec
+from sgframe.child import FRONT_CHANNEL, WORKER, WORKER_CHANNEL
 from sgframe.compiling import Task
 from sgframe.constraints import Constraint
-from sgframe.errors import ConfigError, EngineDead, PeerLost, RequestError, SgframeError
+from sgframe.errors import ConfigError, EngineDead, PeerLost, RankLost, RequestError, SgframeError
 from sgframe.front.compiler import Compiler, CompilerStats
 from sgframe.front.folders import private_folder
 from sgframe.front.generation import Generation
+from sgframe.front.letters import scheduler_letter, worker_letters
 from sgframe.front.scoring import Scored
+from sgframe.front.threads import in_thread
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.front.vocabulary import vocabulary_of
-from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.interfaces.grammar import Grammar
 from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokenizer
 from sgframe.interfaces.transport import AsyncChannel, Transport
 from sgframe.journal import new_file
-from sgframe.logs import LogSettings
 from sgframe.messages import CacheDescription, Decoder, Loaded, Namespace, SchedulerMessage, UseVocabulary, encode
-from sgframe.processes import Child, ProcessHealth, start_process, start_thread
+from sgframe.processes import Child, ProcessHealth, start_error, start_process, start_thread
 from sgframe.pulse import Progress as PulseProgress
 from sgframe.sampling import SamplingParams
 from sgframe.statistics import SchedulerStats
@@ -85,6 +82,10 @@ class AsyncEngine:
         ``progress(what, done, total)`` hears of downloads and loading. Raises ConfigError (ModelError, PluginError …) or
         EngineDead; whatever was started is ended first, also when the call is cancelled.
         """
+        if settings.node_rank:
+            raise ConfigError(
+                f"node_rank is {settings.node_rank}: only machine 0 serves; start the others with sgframe serve, and they follow"
+            )
         engine = cls(settings, choices, progress or _ignore)
         with new_file(Path(settings.journal)) if settings.journal else contextlib.nullcontext():
             engine._folder = private_folder()
@@ -100,13 +101,15 @@ class AsyncEngine:
     _transport: Transport
 
     async def _start(self) -> None:
+        settings = self.settings
         source: ModelSource = self.choices[Seam.SOURCE].build()
-        self.checkpoint = await _in_thread(lambda: source.resolve(self.settings.model, self._progress))
+        self.checkpoint = await in_thread(lambda: source.resolve(settings.model, self._progress))
         self._channel: AsyncChannel = self._transport.listen_async(FRONT_CHANNEL)
         start = start_thread if self._transport.in_process else start_process
-        self._children = [start(self._letter(name), self) for name in ("scheduler", "worker-0")]
-        tokenizer = await _in_thread(lambda: source.tokenizer(self.checkpoint))
-        settings = self.settings
+        about = settings, self.choices, self.checkpoint, self._folder
+        letters = [scheduler_letter(*about, self._grammars), *worker_letters(*about)]
+        self._children = [start(letter, self) for letter in letters]
+        tokenizer = await in_thread(lambda: source.tokenizer(self.checkpoint))
         vocabulary = vocabulary_of(tokenizer, tokenizer.vocab_size, self.checkpoint.eos_ids)
         if self._grammars:
             told = UseVocabulary(vocabulary.tokens, vocabulary.stop_ids, vocabulary.tokenizer_json)
@@ -143,36 +146,6 @@ class AsyncEngine:
         classes: dict[str, type[Grammar]] = {name: choice.load() for name, choice in self.choices.grammars.items()}
         return {name: self.choices.grammars[name] for name, grammar in classes.items() if grammar.kinds}
 
-    def _letter(self, name: str) -> Letter:
-        settings = self.settings
-        return Letter(
-            name=name,
-            folder=str(self._folder),
-            choices={seam.value: choice for seam, choice in self.choices.items()},
-            executor=ExecutorSpec(
-                checkpoint=self.checkpoint,
-                dtype=settings.dtype,
-                max_rows=settings.max_running,
-                max_step_tokens=settings.max_step_tokens,
-                context_length=settings.context_length,
-                kv_slots=settings.kv_slots,
-                kv_bytes=settings.kv_bytes,
-            ),
-            scheduling=SchedulingSpec(
-                overlap=settings.overlap,
-                max_leases=settings.max_leases,
-                lease_share=settings.lease_share,
-                lease_seconds=settings.lease_seconds,
-                grammars=self._grammars,
-                jump_forward=settings.jump_forward,
-                admission=settings.admission,
-                journal=str(Path(settings.journal).absolute()) if settings.journal else "",
-                journal_bytes=settings.journal_bytes,
-                shadow=self.choices.shadow,
-            ),
-            log=LogSettings(settings.log_level, settings.log_json, settings.log_interval),
-        )
-
     async def _await_loaded(self) -> Loaded:
         """The worker's announcement, by way of the scheduler; or the error of the child that died instead."""
         announced = asyncio.create_task(self._channel.recv())
@@ -193,12 +166,8 @@ class AsyncEngine:
                     await task
 
     def _start_error(self) -> SgframeError:
-        """The error that a child died of, as the class it was, if it is one of ours."""
-        for child in self._children:
-            kind = getattr(errors, child.error, None)
-            if isinstance(kind, type) and issubclass(kind, ConfigError):
-                return kind(self.dead)
-        return EngineDead(self.dead)
+        found = (start_error(child.error, self.dead or "") for child in self._children)
+        return next((error for error in found if isinstance(error, ConfigError)), EngineDead(self.dead))
 
     async def _until_lost(self, traffic: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -214,13 +183,17 @@ class AsyncEngine:
     # -------------------------------------------------------------------------------------------- children
 
     def on_progress(self, child: str, progress: PulseProgress) -> None:
-        self._progress(progress.what, progress.done, progress.total)
+        if child == WORKER_CHANNEL or not child.startswith(
+            WORKER
+        ):  # the ranks load alike: one of them is enough to watch
+            self._progress(progress.what, progress.done, progress.total)
 
     def on_death(self, child: str, reason: str) -> None:
         if self._closing:
             return
-        if self._manager is None and not any(one.error for one in self._children if one.name == child):
-            # it may have ended because its peer did, whose last words are on their way
+        error = next((one.error for one in self._children if one.name == child), "")
+        if error == RankLost.__name__ or (self._manager is None and not error):
+            # it ended because another did, or may have, whose last words are on their way
             asyncio.get_running_loop().call_later(LAST_WORDS_TIME, self._die, reason)
         else:
             self._die(reason)
@@ -367,24 +340,3 @@ class AsyncEngine:
 
 def _ignore(what: str, done: int, total: int) -> None:
     pass
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Run blocking ``work`` in a daemon thread: a cancelled start leaves it behind and the process can still end."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(action: Callable[[], None]) -> None:
-        if not future.done():
-            action()
-
-    def run() -> None:
-        try:
-            outcome = partial(future.set_result, work())
-        except BaseException as error:
-            outcome = partial(future.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, outcome)
-
-    threading.Thread(target=run, name="sgframe::start", daemon=True).start()
-    return await future

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sgframe.interfaces.source import Checkpoint
 from sgframe.messages import Loaded, Masks, ScheduleBatch, StepOutput
@@ -16,7 +16,8 @@ class Capabilities:
     """What a backend can do on this machine.
 
     ``reason`` is empty when it is usable, else one sentence: what is missing and what to do. ``dtypes`` are in order of
-    preference; ``memory_bytes`` is what one rank may plan with; ``max_ranks`` bounds tensor parallelism.
+    preference; ``memory_bytes`` is what one rank may plan with; ``max_ranks`` bounds how many ranks may share a model on
+    this machine.
     """
 
     usable: bool
@@ -51,11 +52,86 @@ class ExecutorSpec:
     kv_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The processes that share one model by tensor parallelism, and which of them this is.
+
+    Attributes:
+        rank: this process's number; rank 0 alone talks to the scheduler.
+        size: how many there are.
+        nodes: how many machines they stand on, the same number on each: the first ``size / nodes`` on node 0, and so on.
+        address: ``host:port`` at which rank 0 lets the others join, when there are several nodes; else empty.
+        folder: a private folder of this machine's ranks.
+        step_timeout: seconds that a rank may take for a step before the others give up on it.
+        digest_interval: steps between two comparisons of what the ranks applied.
+    """
+
+    rank: int = 0
+    size: int = 1
+    nodes: int = 1
+    address: str = ""
+    folder: str = ""
+    step_timeout: float = 300.0
+    digest_interval: int = 64
+
+    @property
+    def local_size(self) -> int:
+        """Ranks on this machine."""
+        return self.size // self.nodes
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number among those on its machine."""
+        return self.rank % self.local_size
+
+    @property
+    def node(self) -> int:
+        """The number of this machine."""
+        return self.rank // self.local_size
+
+
+class Pending(Protocol):
+    """What a step is about to give."""
+
+    def done(self) -> bool:
+        """Whether ``result`` would return at once."""
+
+    def result(self) -> StepOutput:
+        """Wait for it. Raises what went wrong on the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A Pending that waits for nothing: the output of a device that has computed by the time it returns."""
+
+    output: StepOutput
+
+    def done(self) -> bool:
+        return True
+
+    def result(self) -> StepOutput:
+        return self.output
+
+
 class Executor(ABC):
     """Runs a model for one rank: the row table, the paged KV, forward and sample. Used by one thread.
 
-    Slots are numbered 0 … ``Loaded.slots`` - 1. Calls come as load, then (forward, sample)*, then close.
+    Slots are numbered 0 … ``Loaded.slots`` - 1. Calls come as load, then (forward, sample)*, then close. The next forward
+    may come before the result of a sample is asked for: it goes on with what was sampled, known or not. With several
+    ranks ``join`` comes first, and in all but rank 0 ``follow`` stands in place of forward and sample.
     """
+
+    def join(self, ranks: Ranks, give_up: Callable[[str], None]) -> None:
+        """Become one of several ranks. Only called where ``Capabilities.max_ranks`` allows them.
+
+        ``give_up(reason)`` ends this process with ``reason``, from any thread: when another rank is gone or stands still,
+        or has not executed what this one did. Raises ConfigError when the others cannot be reached.
+        """
+        raise NotImplementedError(f"{type(self).__name__} runs on one rank only")
+
+    def follow(self) -> None:
+        """Execute, after load, what rank 0 executes; return when it has closed."""
+        raise NotImplementedError(f"{type(self).__name__} runs on one rank only")
 
     @abstractmethod
     def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
@@ -74,8 +150,8 @@ class Executor(ABC):
         """
 
     @abstractmethod
-    def sample(self, masks: Masks | None) -> StepOutput:
-        """Sample the rows that asked for it from the last forward's logits, and wait for the result.
+    def sample(self, masks: Masks | None) -> Pending:
+        """Sample the rows that asked for it from the last forward's logits; may return before the device is done.
 
         A row whose logits are not finite gets -1. The next batch may be planned already: it goes on with that row, with
         whatever token, and nobody reads what comes of it. Rows with a tree are not sampled: what the tree asks for right

@@ -19,8 +19,9 @@ from sgframe.testing.trees import TreeContract
 class BackendContract(TreeContract, ABC):
     """Subclass it in a test module, name the subclass ``Test…``, and give ``make_executor`` and ``make_spec``.
 
-    The spec must allow 8 rows, 128 tokens in a step and in a request, and 512 KV slots. Tokens are compared exactly:
-    where a device's arithmetic depends on the shape of a batch, load the model in float32.
+    The spec must allow 8 rows, 128 tokens in a step and in a request, and 512 KV slots; where a page has more than 16
+    tokens, 3 pages in a step and in a request, and 16 pages. Tokens are compared exactly: where a device's arithmetic
+    depends on the shape of a batch, load the model in float32.
     """
 
     @abstractmethod
@@ -73,33 +74,35 @@ class BackendContract(TreeContract, ABC):
             assert row.output == expected, f"in {pieces} pieces"
 
     def test_a_cached_prefix_changes_nothing(self, driver: Driver) -> None:
-        prompt = self.prompt(driver, 20)
+        most = driver.aligned(19)
+        prompt = self.prompt(driver, most + 1)
         first = driver.admit(prompt)
         driver.decode([first], 6)
-        slots = driver.release(first, keep=20)
-        for cached in (1, 13, 19):
+        slots = driver.release(first, keep=most)
+        for cached in (driver.aligned(1), driver.aligned(13), most):
             row = driver.admit(prompt, cached=slots[:cached])
             driver.decode([row], 6)
             driver.release(row)
             assert row.output == first.output, f"with {cached} cached tokens"
 
     def test_a_shared_prefix_serves_rows_that_go_on_differently(self, driver: Driver) -> None:
-        head = self.prompt(driver, 12)
+        head = self.prompt(driver, driver.aligned(12))
         prompts = [head + self.prompt(driver, 5, salt) for salt in (1, 2, 3)]
         expected = [driver.generate(prompt, 4) for prompt in prompts]
         first = driver.admit(head)
         driver.prefill(first)
-        slots = driver.release(first, keep=12)
+        slots = driver.release(first, keep=len(head))
         rows = [driver.admit(prompt, cached=slots) for prompt in prompts]
         driver.decode(rows, 4)
         assert [row.output for row in rows] == expected
 
     def test_a_row_starts_from_what_another_computes_in_the_same_step(self, driver: Driver) -> None:
-        prompt = self.prompt(driver, 20)
+        prompt = self.prompt(driver, driver.aligned(20))
         expected = driver.generate([*prompt, 5], 3)
         leader = driver.admit([*prompt, 4])
-        follower = driver.admit([*prompt, 5], cached=driver.free_slots[:20])  # which the leader is given next
-        driver.step({leader: 21, follower: 1})
+        shared = driver.free_slots[: len(prompt)]  # which the leader is given next
+        follower = driver.admit([*prompt, 5], cached=shared)
+        driver.step({leader: len(prompt) + 1, follower: 1})
         driver.decode([leader, follower], 2)
         assert follower.output == expected
 
@@ -127,15 +130,24 @@ class BackendContract(TreeContract, ABC):
         assert row.output == resumed.output
 
     def test_a_rewritten_row_reads_the_other_copy(self, driver: Driver) -> None:
-        prompt = self.prompt(driver, 10)
+        start = driver.aligned(3)
+        end = start + driver.aligned(6)
+        prompt = self.prompt(driver, end + 1)
         expected = driver.generate(prompt, 6)
         kept, row = driver.admit(prompt), driver.admit(prompt)
         driver.decode([kept, row], 2)
-        driver.rewrite(row, 3, kept.slots[3:9])
+        driver.rewrite(row, start, kept.slots[start:end])
         other = driver.admit(self.prompt(driver, 30, 1))  # takes the slots that this freed
         driver.step({other: 30, row: row.pending})
         driver.decode([row], 3)
         assert row.output == expected
+
+    def test_the_next_step_may_come_before_the_result_of_the_last(self, driver: Driver) -> None:
+        prompts = [self.prompt(driver, 9), self.prompt(driver, 4, 1)]
+        expected = [driver.generate(prompt, 8) for prompt in prompts]
+        rows = [driver.admit(prompt) for prompt in prompts]
+        driver.decode_ahead(rows, 8)
+        assert [row.output for row in rows] == expected
 
     # ---------------------------------------------------------------------------------------------- neighbours
 

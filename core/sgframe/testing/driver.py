@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sgframe.interfaces.backend import Executor, ExecutorSpec
+from sgframe.interfaces.backend import Executor, ExecutorSpec, Pending
 from sgframe.messages import (
     Appended,
     Ints,
@@ -22,11 +22,14 @@ from sgframe.messages import (
 from sgframe.sampling import TokenSampling
 
 GREEDY = TokenSampling(seed=0, temperature=0.0)
+UNKNOWN = -2
+"""Stands for a token that the executor has not told yet."""
 
 
 @dataclass(slots=True, eq=False)
 class DriverRow:
-    """One request as the driver sees it. The first ``borrowed`` of its ``slots`` are somebody else's."""
+    """One request as the driver sees it. The first ``borrowed`` of its ``slots`` are somebody else's; ``spare`` are those
+    of its last page that hold no token yet."""
 
     row: int
     tokens: Ints
@@ -35,6 +38,7 @@ class DriverRow:
     slots: Ints
     borrowed: int
     tree: Tree | None = None
+    spare: Ints = field(default_factory=ints)
     logprobs: list[Logprobs | None] = field(default_factory=list)
     prompt_logprobs: dict[int, Logprobs] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
@@ -53,7 +57,8 @@ class DriverRow:
 class Driver:
     """Turns calls into ScheduleBatch messages, and keeps account of rows and slots like a scheduler would.
 
-    ``admit``, ``release``, ``rewrite`` and ``append`` are told to the executor by the next ``step``.
+    ``admit``, ``release``, ``rewrite`` and ``append`` are told to the executor by the next ``step``. What rows borrow,
+    keep or rewrite are whole pages; ``aligned`` says how many tokens those are.
     """
 
     def __init__(self, executor: Executor, spec: ExecutorSpec) -> None:
@@ -66,6 +71,10 @@ class Driver:
         self._rewrites: list[Rewrite] = []
         self._appended: list[Appended] = []
         self._step = 0
+
+    def aligned(self, tokens: int) -> int:
+        """``tokens``, or so many more as it takes to fill a page."""
+        return -(-tokens // self.loaded.page_size) * self.loaded.page_size
 
     def admit(
         self,
@@ -99,7 +108,7 @@ class Driver:
         """End ``row``. Its first ``keep`` slots are returned and stay out, for another row to borrow."""
         self._released.append(row.row)
         self._free_rows.insert(0, row.row)
-        self.free_slots = row.slots[max(keep, row.borrowed) :] + self.free_slots
+        self.free_slots = row.slots[max(keep, row.borrowed) :] + row.spare + self.free_slots
         return row.slots[:keep]
 
     def rewrite(self, row: DriverRow, start: int, slots: Sequence[int]) -> None:
@@ -121,12 +130,31 @@ class Driver:
         self.executor.forward(batch)
         output = self.executor.sample(
             None if masks is None else Masks(batch.step, ints(row.row for row in masks), b"".join(masks.values()))
-        )
-        self._take_in(output, {row.row: row for row in work})
+        ).result()
+        for row, token in self._take_in(output, work):
+            row.tokens.append(token)
         return output
 
+    def decode_ahead(self, rows: Sequence[DriverRow], steps: int) -> None:
+        """As ``decode``, but the executor is given each step before it is asked for the result of the last."""
+        pending: Pending | None = None
+        for _ in range(steps):
+            batch = self._plan({row: row.pending for row in rows}, masked=False)
+            self.executor.forward(batch)
+            if pending is not None:
+                self._learn(pending, rows)
+            pending = self.executor.sample(None)
+            for row in rows:
+                row.tokens.append(UNKNOWN)
+        assert pending is not None
+        self._learn(pending, rows)
+
+    def _learn(self, pending: Pending, rows: Sequence[DriverRow]) -> None:
+        for row, token in self._take_in(pending.result(), rows):
+            row.tokens[row.tokens.index(UNKNOWN)] = token
+
     def _plan(self, work: Mapping[DriverRow, int], *, masked: bool) -> ScheduleBatch:
-        taken = {row: self._take_slots(count) for row, count in work.items()}
+        taken = {row: self._take_slots(row, count) for row, count in work.items()}
         for row, slots in taken.items():
             row.slots.extend(slots)
         batch = ScheduleBatch(
@@ -145,20 +173,23 @@ class Driver:
         self._released, self._admitted, self._rewrites, self._appended = ints(), [], [], []
         return batch
 
-    def _take_slots(self, count: int) -> Ints:
-        assert count <= len(self.free_slots), f"{count} slots wanted, {len(self.free_slots)} free"
-        taken, self.free_slots = self.free_slots[:count], self.free_slots[count:]
+    def _take_slots(self, row: DriverRow, count: int) -> Ints:
+        wanted = self.aligned(max(0, count - len(row.spare)))
+        assert wanted <= len(self.free_slots), f"{wanted} slots wanted, {len(self.free_slots)} free"
+        row.spare, self.free_slots = row.spare + self.free_slots[:wanted], self.free_slots[wanted:]
+        taken, row.spare = row.spare[:count], row.spare[count:]
         return taken
 
-    def _take_in(self, output: StepOutput, rows: Mapping[int, DriverRow]) -> None:
-        for number, token in zip(output.rows, output.tokens, strict=True):
-            rows[number].tokens.append(token)
+    def _take_in(self, output: StepOutput, rows: Iterable[DriverRow]) -> list[tuple[DriverRow, int]]:
+        """Note all but the tokens, which are returned with their rows."""
+        by_number = {row.row: row for row in rows}
         for number, entry in zip(output.rows, output.logprobs, strict=False):
-            rows[number].logprobs.append(entry)
+            by_number[number].logprobs.append(entry)
         for found in output.prompt_logprobs:
-            rows[found.row].prompt_logprobs.update(enumerate(found.entries, found.start))
+            by_number[found.row].prompt_logprobs.update(enumerate(found.entries, found.start))
         for given in output.scores:
-            rows[given.row].scores.update(zip(given.asked, given.logprobs, strict=True))
+            by_number[given.row].scores.update(zip(given.asked, given.logprobs, strict=True))
+        return [(by_number[number], token) for number, token in zip(output.rows, output.tokens, strict=True)]
 
     def prefill(self, row: DriverRow, pieces: int = 1) -> None:
         """Compute all that ``row`` knows in ``pieces`` steps of nearly equal size, and sample its next token."""

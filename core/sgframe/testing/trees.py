@@ -146,29 +146,33 @@ class TreeContract:
 
     @pytest.mark.parametrize("cached", [1, 7, 8])
     def test_a_cached_part_of_the_prompt_changes_no_score(self, driver: Driver, cached: int) -> None:
-        prompt, paths = self.prompt(driver, 9), PathTree(FORKED)
+        cached = driver.aligned(cached)
+        prompt, paths = self.prompt(driver, max(9, cached + 1)), PathTree(FORKED)
         expected = self.expected(driver, prompt, paths)
         first = driver.admit(prompt)
         driver.prefill(first)
-        row = paths.admit(driver, prompt, cached=driver.release(first, keep=9)[:cached])
+        row = paths.admit(driver, prompt, cached=driver.release(first, keep=cached))
         driver.step({row: row.pending})
         assert row.scores == expected
 
     def test_cached_nodes_are_not_scored_again(self, driver: Driver) -> None:
-        prompt, paths = self.prompt(driver, 6), PathTree(FORKED)
+        cached = driver.aligned(6 + 3)
+        prompt, paths = self.prompt(driver, cached - 3), PathTree(FORKED)
         whole = paths.admit(driver, prompt)
         driver.step({whole: whole.pending})
-        row = paths.admit(driver, prompt, cached=driver.release(whole, keep=6 + 3))
+        row = paths.admit(driver, prompt, cached=driver.release(whole, keep=cached))
         driver.step({row: row.pending})
         later = {asked for place in range(3, len(paths.nodes)) for asked in paths.asked_at(place)}
         assert row.scores == pytest.approx({asked: whole.scores[asked] for asked in later}, abs=1e-3)
 
     def test_a_tree_reads_the_other_copy_of_a_rewritten_prompt(self, driver: Driver) -> None:
-        prompt, paths = self.prompt(driver, 8), PathTree(FORKED)
+        start = driver.aligned(2)
+        end = start + driver.aligned(6)
+        prompt, paths = self.prompt(driver, end), PathTree(FORKED)
         expected = self.expected(driver, prompt, paths)
         kept, row = driver.admit(prompt), paths.admit(driver, prompt)
-        driver.step({kept: 8, row: 10})
-        driver.rewrite(row, 2, kept.slots[2:8])
+        driver.step({kept: end, row: end + 2})
+        driver.rewrite(row, start, kept.slots[start:end])
         other = driver.admit(self.prompt(driver, 20, 1))  # takes the slots that this freed
         driver.step({other: 20, row: row.pending})
         assert row.scores == expected

@@ -12,6 +12,7 @@ from torch import Tensor
 from sgframe_torch.kv import KVShape, LayerKV
 from sgframe_torch.models import llama, transformers_model
 from sgframe_torch.ops import DeviceOps
+from sgframe_torch.parallel.group import Group
 from sgframe_torch.rows import StepInputs
 
 
@@ -31,7 +32,12 @@ class Model(Protocol):
 
 
 def load_model(
-    folder: Path, config: Any, dtype: torch.dtype, ops: DeviceOps, progress: Callable[[str, int, int], None]
+    folder: Path,
+    config: Any,
+    dtype: torch.dtype,
+    ops: DeviceOps,
+    group: Group,
+    progress: Callable[[str, int, int], None],
 ) -> Model:
     """Load the checkpoint in ``folder``, whose parsed config.json is ``config``. Raises ModelError."""
     if llama.supports(config):

@@ -1,0 +1,137 @@
+"""What this rank has applied: a digest that rolls on from step to step, and the last plans to be shown.
+
+Ranks whose digests are equal have executed the same. Knows nothing of how digests travel between the ranks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import blake2b
+from zlib import crc32
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from sgframe.messages import Decoder, Ints, NewRow, ScheduleBatch, ints
+
+Report = tuple[int, bytes]
+"""A step, and a digest."""
+
+PLANS = 64
+"""Plans that are kept to be shown."""
+TRAIL = 512
+"""Steps beyond one interval whose digests are kept: as many may go by until two ranks know that they differ."""
+AROUND = 4
+"""Steps that are shown before and after the first that differs."""
+SHOWN = 12
+"""Values that are shown of an array."""
+
+_decode_record = msgspec.msgpack.Decoder(tuple[int, bytes, list[bytes]]).decode
+_decode_plan: Decoder[ScheduleBatch] = Decoder(ScheduleBatch)
+
+
+class History(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The last steps of a rank: the digest after each of them, and the last of their plans, readable, by step."""
+
+    trail: list[Report]
+    plans: dict[int, str]
+
+
+class PlanDigest:
+    """BLAKE2b (RFC 7693), 8 bytes, over all plans and what was made of them. Reports it every ``interval`` steps.
+
+    ``update`` is called by the thread that executes; the other methods by the one that watches.
+    """
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+        self._hash = blake2b(digest_size=8)
+        self._next = 0
+        self._due: deque[Report] = deque()
+        self._trail: deque[Report] = deque(maxlen=interval + TRAIL)
+        self._records: deque[bytes] = deque(maxlen=PLANS)
+
+    def update(self, step: int, plan: bytes, *inputs: npt.NDArray[np.int32]) -> None:
+        """This rank executes ``plan``, an encoded ScheduleBatch, and has made ``inputs`` of it."""
+        record = msgspec.msgpack.encode((step, plan, [values.tobytes() for values in inputs]))
+        self._hash.update(record)
+        digest = self._hash.digest()
+        self._trail.append((step, digest))
+        self._records.append(record)
+        if step >= self._next:
+            self._due.append((step, digest))
+            self._next = step + self._interval
+
+    def due(self) -> list[Report]:
+        """What is to be compared with the other ranks, of what was not given yet."""
+        return [self._due.popleft() for _ in range(len(self._due))]
+
+    def history(self) -> History:
+        records = [_decode_record(record) for record in self._records.copy()]
+        return History(list(self._trail.copy()), {step: _readable(plan, inputs) for step, plan, inputs in records})
+
+
+class Comparison:
+    """Sets what rank 0 reports against what one other rank does. Whoever is ahead waits here for the other one; that is
+    bounded, since a rank is given up that sends nothing."""
+
+    def __init__(self) -> None:
+        self._mine: deque[Report] = deque()
+        self._theirs: deque[Report] = deque()
+
+    def differs(self, mine: list[Report], theirs: list[Report]) -> bool:
+        """Whether one of the pairs that are complete with these differs."""
+        self._mine.extend(mine)
+        self._theirs.extend(theirs)
+        pairs = min(len(self._mine), len(self._theirs))
+        return any([self._mine.popleft() != self._theirs.popleft() for _ in range(pairs)])
+
+
+def difference(name: str, mine: History, theirs: History) -> str:
+    """What rank 0 and the rank ``name`` have executed around the first step in which they differ."""
+    first = _parting(mine, theirs)
+    lines = [f"{name} has not executed what rank 0 has. The first step that differs is {first}:"]
+    for step in range(first - AROUND, first + AROUND + 1):
+        ours, other = mine.plans.get(step), theirs.plans.get(step)
+        mark = ">" if step == first else " "
+        if ours == other and ours is not None and step < first:
+            lines.append(f"{mark} step {step}, both: {ours}")
+        elif ours or other:
+            lines.append(f"{mark} step {step}, rank 0: {ours or 'no plan kept'}")
+            lines.append(f"{mark} step {step}, {name}: {other or 'no plan kept'}")
+    return "\n".join(lines)
+
+
+def _parting(mine: History, theirs: History) -> int:
+    """The first step after which the digests differ, as far as both still know them."""
+    known, other = dict(mine.trail), dict(theirs.trail)
+    start = max(min(known), min(other))
+    return next(step for step in sorted(known | other) if step >= start and known.get(step) != other.get(step))
+
+
+def _readable(plan: bytes, inputs: list[bytes]) -> str:
+    batch = _decode_plan(plan)
+    parts = [
+        *([f"released {_values(batch.released)}"] if batch.released else []),
+        *(_admission(new) for new in batch.admitted),
+        *(f"row {moved.row} from {moved.start} in slots {_values(moved.slots)}" for moved in batch.rewrites),
+        *(f"row {more.row} goes on with {_values(more.tokens)}" for more in batch.appended),
+        f"rows {_values(batch.rows)}",
+        f"counts {_values(batch.counts)}",
+        f"slots {_values(batch.slots)}",
+        f"samples {_values(batch.samples)}",
+        *(f"made {_values(ints(np.frombuffer(values, np.int32).tolist()))}" for values in inputs),
+        f"plan {crc32(plan):08x}",
+    ]
+    return "; ".join(parts)
+
+
+def _admission(new: NewRow) -> str:
+    return f"row {new.row} admitted with tokens {_values(new.tokens)}, cached in slots {_values(new.slots)}"
+
+
+def _values(values: Ints) -> str:
+    """All of a few; of many the first, how many there are, and a checksum that shows whether the others differ."""
+    shown = " ".join(str(value) for value in values[:SHOWN]) or "-"
+    return shown if len(values) <= SHOWN else f"{shown} … ({len(values)}, {crc32(values):08x})"
