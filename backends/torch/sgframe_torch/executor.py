@@ -107,6 +107,8 @@ class TorchExecutor(Executor):
 
     def close(self) -> None:
         if self._member is not None:
+            if "_running" in self.__dict__:
+                self._member.dismiss()
             self._member.close()
         self._member = None
         self.__dict__.pop("_running", None)

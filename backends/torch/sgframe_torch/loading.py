@@ -19,6 +19,7 @@ from sgframe_torch.models import Model, load_model
 from sgframe_torch.models.rope import context_limit
 from sgframe_torch.needs import Needs, workspace
 from sgframe_torch.ops import DeviceOps
+from sgframe_torch.parallel.agreement import require_same, smallest
 from sgframe_torch.parallel.group import Group
 from sgframe_torch.rows import RowTable
 from sgframe_torch.weights import stored_bytes
@@ -45,15 +46,16 @@ def load(spec: ExecutorSpec, ops: DeviceOps, group: Group, progress: Callable[[s
     dtype_name = choose_dtype(spec.dtype, ops)
     dtype = getattr(torch, dtype_name)
     context = choose_context(spec, config)
+    require_same(group, config, spec, dtype_name)
     needs = Needs(stored_bytes(folder, dtype) // group.size, workspace(spec, config, context, dtype, group.size))
-    needs.check(ops.available_memory())
+    needs.check(smallest(group, ops.available_memory()))
     model = load_model(folder, config, dtype, ops, group, progress)
-    available = ops.available_memory()
+    available = smallest(group, ops.available_memory())  # and by then all ranks have loaded
     per_slot = slot_bytes(model.kv_shapes, dtype)
-    own_choice = choose_slots(spec, context, per_slot, available - needs.workspace.total, ops.kv_budget(available))
-    slots = _agree(group, own_choice) // ops.page_size * ops.page_size
+    chosen = choose_slots(spec, context, per_slot, available - needs.workspace.total, ops.kv_budget(available))
+    slots = chosen // ops.page_size * ops.page_size
     if not slots:
-        raise ModelError(f"{own_choice} KV slots are less than a page of {ops.page_size}; give more")
+        raise ModelError(f"{chosen} KV slots are less than a page of {ops.page_size}; give more kv_slots or kv_memory")
     ledger = [
         LedgerLine("weights", model.weight_bytes, "measured", f"{spec.checkpoint.name}, {dtype_name}"),
         LedgerLine("KV slots", slots * per_slot, "computed", f"{slots} slots × {per_slot} bytes"),
@@ -73,11 +75,6 @@ def load(spec: ExecutorSpec, ops: DeviceOps, group: Group, progress: Callable[[s
     running = Running(model, kv, RowTable(spec.max_rows, context, ops), announcement)
     _warm_up(running, ops)
     return running
-
-
-def _agree(group: Group, slots: int) -> int:
-    """What every rank has room for."""
-    return min(int.from_bytes(each, "little") for each in group.exchange(slots.to_bytes(8, "little")))
 
 
 def _warm_up(running: Running, ops: DeviceOps) -> None:
