@@ -1,6 +1,7 @@
 # make serve          install, fetch the demo model on first use, serve it      (ARGS="--port 8000 --plugin lpm")
 # make test           install what the tests need and run all but the slow ones (ARGS="-k radix")
 # make test-all       run the slow ones too
+# make check-cuda     prove the cuda backend on this machine's GPU, in under 8 minutes; a table comes last (ARGS="--help")
 # make soak           twenty minutes of random services on the simulated backend
 # make install        make .venv with the sgframe command in it
 # make lint           format, lint, types, and who may import whom
@@ -12,7 +13,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: install serve test test-all soak lint clean
+.PHONY: install serve test test-all check-cuda soak lint clean
 
 install: .venv/.installed
 
@@ -24,6 +25,9 @@ test: .venv/.installed-test
 
 test-all: .venv/.installed-test
 	$(PYTEST) $(ARGS)
+
+check-cuda:
+	$(PYTHON) benchmarks/check_cuda.py $(ARGS)
 
 soak: .venv/.installed-test
 	$(BIN)/python -m pytest tests/soak --soak-seconds 1200 $(ARGS)

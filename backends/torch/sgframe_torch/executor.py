@@ -17,13 +17,14 @@ from torch import Tensor
 
 from sgframe.interfaces.backend import Executor, ExecutorSpec, Pending, Ranks, Ready
 from sgframe.messages import Decoder, Loaded, Masks, PromptLogprobs, ScheduleBatch, StepOutput, encode, ints
+from sgframe_torch.graphs import DecodeGraphs
 from sgframe_torch.loading import Running, load
 from sgframe_torch.logprobs import prompt_logprobs
 from sgframe_torch.needs import PROMPT_SLICE
 from sgframe_torch.ops import DeviceOps, Download
 from sgframe_torch.parallel.group import ALONE, Group
 from sgframe_torch.parallel.member import Member
-from sgframe_torch.rows import PromptSpan, Row, Step
+from sgframe_torch.rows import PromptSpan, Row, Step, StepInputs
 from sgframe_torch.sampler import INVALID, Sampler, asks_logprobs
 from sgframe_torch.trees import branch, scores
 
@@ -62,6 +63,7 @@ class TorchExecutor(Executor):
     _running: Running
     _sampler: Sampler
     _computed: _Computed
+    _graphs: DecodeGraphs | None
 
     def __init__(self, ops: DeviceOps) -> None:
         self._ops = ops
@@ -74,8 +76,11 @@ class TorchExecutor(Executor):
         self._member = Member(ranks, self._ops, give_up)
 
     def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
+        if self._member is None:  # else it has its place already
+            self._ops.place(Ranks())
         with torch.inference_mode():
             self._running = load(spec, self._ops, self._group, progress)
+            self._graphs = self._record(self._running) if self._ops.graph_rows else None
         self._sampler = Sampler(self._running.announcement.vocab_size, self._ops)
         return self._running.announcement
 
@@ -111,8 +116,8 @@ class TorchExecutor(Executor):
                 self._member.dismiss()
             self._member.close()
         self._member = None
-        self.__dict__.pop("_running", None)
-        self.__dict__.pop("_computed", None)
+        for held in ("_running", "_graphs", "_computed"):
+            self.__dict__.pop(held, None)
 
     @property
     def _group(self) -> Group:
@@ -123,20 +128,36 @@ class TorchExecutor(Executor):
     def _forward_together(self, member: Member, batch: ScheduleBatch) -> None:
         with member.step(batch.step):
             self._forward(batch)
-            member.applied(batch, self._computed.step.inputs)
+            member.applied(self._computed.step)
 
     @torch.inference_mode()
     def _forward(self, batch: ScheduleBatch) -> None:
-        model, rows = self._running.model, self._running.rows
+        rows = self._running.rows
         step = rows.apply(batch)
         hidden = logits = torch.empty(0)
         if batch.rows:
             inputs = branch(step.inputs, step.tree_parts) if step.tree_parts else step.inputs
-            self._ops.begin(inputs)
-            hidden = model.hidden(inputs, self._running.kv)
-            logits = model.logits(hidden[step.sampled_at])
+            hidden, logits = self._replay(step) or self._compute(inputs, step.sampled_at)
         rows.advance(batch)
         self._computed = _Computed(step, hidden, logits)
+
+    def _compute(self, inputs: StepInputs, sampled_at: Tensor) -> tuple[Tensor, Tensor]:
+        model = self._running.model
+        self._ops.begin(inputs)
+        hidden = model.hidden(inputs, self._running.kv)
+        return hidden, model.logits(hidden[sampled_at])
+
+    def _replay(self, step: Step) -> tuple[Tensor, Tensor] | None:
+        """The same from a recording; None where there is none for such a step."""
+        found = self._graphs.run(step.inputs) if self._graphs and not step.tree_parts else None
+        if found is None or len(step.sampled) == len(step.batch.rows):
+            return found
+        hidden, logits = found
+        return hidden, logits[step.sampled_at]
+
+    def _record(self, running: Running) -> DecodeGraphs:
+        rows, spare_slot = min(self._ops.graph_rows, running.rows.size), running.announcement.slots
+        return DecodeGraphs(running.model, running.kv, self._ops, running.rows.page_table, rows, spare_slot)
 
     # -------------------------------------------------------------------------------------------- sample
 
@@ -153,7 +174,8 @@ class TorchExecutor(Executor):
             return Ready(self._with_logprobs(launched.result(), states))
         if launched.done():
             return Ready(launched.result())
-        rows.relay(step.sampled, tokens)
+        if states:
+            rows.relay(step.sampled, tokens)
         return launched
 
     def _choose(self, states: Sequence[Row], masks: Masks | None) -> Tensor:

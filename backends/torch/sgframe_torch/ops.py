@@ -67,8 +67,8 @@ class DeviceOps(ABC):
     """Consecutive slots that belong together: position p of a row lies in a slot whose number is p modulo this."""
     collective: str = "gloo"
     """The backend of torch.distributed that carries tensors between the ranks."""
-    graphs: bool = False
-    """Whether ``capture`` can record work and play it again."""
+    graph_rows: int = 0
+    """Most rows of the decode steps that are recorded by ``capture`` and played again; 0 for a device that cannot."""
 
     def place(self, ranks: Ranks) -> None:  # noqa: B027 (a machine's only device needs no choice)
         """Take the device, or the share of it, that is this rank's on its machine. Called before anything else."""

@@ -139,6 +139,11 @@ class RowTable:
         return len(self._rows)
 
     @property
+    def size(self) -> int:
+        """Most rows."""
+        return len(self._page_table)
+
+    @property
     def page_table(self) -> Tensor:
         """See StepInputs; the same tensor in every step."""
         return self._page_table

@@ -30,8 +30,8 @@ def whole(name: str, shape: Sequence[int]) -> Cut | None:
 
 
 class Weights:
-    """The tensors of the checkpoint in ``folder``, or what ``cut`` leaves of them, cast to ``dtype`` and copied to ``device``
-    when asked for.
+    """The tensors of the checkpoint in ``folder``, or what ``cut`` leaves of them, cast to ``dtype`` and copied to
+    ``device`` when asked for.
 
     The files are memory-mapped, and only what is asked for is read; ``progress`` is called as Progress is, in bytes read,
     of those that there are after the cuts. Raises ModelError.
@@ -67,10 +67,6 @@ class Weights:
 
     def __getitem__(self, name: str) -> Tensor:
         return self.joined(name)
-
-    def names(self) -> list[str]:
-        """The names of all tensors."""
-        return list(self._parts)
 
     def joined(self, *names: str) -> Tensor:
         """The tensors ``names`` laid one below the other along their first dimension."""
@@ -141,6 +137,11 @@ def weight_files(folder: Path) -> list[str]:
     if not names:
         raise ModelError(f"{folder} has no .safetensors file; convert the checkpoint to safetensors first")
     return names
+
+
+def tensor_names(folder: Path) -> set[str]:
+    """The names of all tensors of the checkpoint. Raises ModelError."""
+    return {key for name in weight_files(folder) for key in _open(folder / name).keys()}  # noqa: SIM118 (not a dict)
 
 
 def stored_bytes(folder: Path, dtype: torch.dtype) -> int:

@@ -39,7 +39,15 @@ def load_model(
     group: Group,
     progress: Callable[[str, int, int], None],
 ) -> Model:
-    """Load the checkpoint in ``folder``, whose parsed config.json is ``config``. Raises ModelError."""
+    """Load this rank's part of the checkpoint in ``folder``, whose parsed config.json is ``config``. Raises ModelError."""
     if llama.supports(config):
-        return llama.load(folder, config, dtype, ops, progress)
-    return transformers_model.load(folder, config, dtype, ops, progress)
+        return llama.load(folder, config, dtype, ops, group, progress)
+    return transformers_model.load(folder, config, dtype, ops, group, progress)
+
+
+def check_ranks(config: Any, size: int) -> None:
+    """Raises ModelError, with the numbers, when ``size`` ranks cannot divide the model of ``config``; reads no weights."""
+    if llama.supports(config):
+        llama.check_ranks(config, size)
+    elif size > 1:
+        transformers_model.check_ranks(config, size)

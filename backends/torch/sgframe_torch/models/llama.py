@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +14,73 @@ from torch import Tensor
 from sgframe_torch.kv import KVShape, LayerKV
 from sgframe_torch.models.rope import Rope, head_dim
 from sgframe_torch.ops import DeviceOps, Linear, QKNorm
+from sgframe_torch.parallel.group import Group
+from sgframe_torch.parallel.layers import gathered, row_parallel, vocabulary_parallel
+from sgframe_torch.parallel.shards import Division, Sharding, Style
 from sgframe_torch.rows import StepInputs
 from sgframe_torch.weights import Weights
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
+_PLAN = {
+    "model.embed_tokens": Style.VOCABULARY,
+    "model.layers.*.self_attn.q_proj": Style.COLUMNS,
+    "model.layers.*.self_attn.k_proj": Style.KV_HEADS,
+    "model.layers.*.self_attn.v_proj": Style.KV_HEADS,
+    "model.layers.*.self_attn.o_proj": Style.ROWS,
+    "model.layers.*.mlp.gate_proj": Style.COLUMNS,
+    "model.layers.*.mlp.up_proj": Style.COLUMNS,
+    "model.layers.*.mlp.down_proj": Style.ROWS,
+    "lm_head": Style.GATHERED_COLUMNS,
+}
+
 
 def supports(config: Any) -> bool:
     """Whether this module implements everything that ``config`` asks for."""
-    return config.model_type in FAMILY and config.hidden_act == "silu"
+    quantized = getattr(config, "quantization_config", None) is not None
+    return config.model_type in FAMILY and config.hidden_act == "silu" and not quantized
+
+
+def check_ranks(config: Any, size: int) -> None:
+    """Raises ModelError, with the numbers, when ``size`` ranks cannot divide the model of ``config``."""
+    widths = {"intermediate size": config.intermediate_size}
+    Division(config.num_attention_heads, config.num_key_value_heads, widths).check(size)
 
 
 def load(
-    folder: Path, config: Any, dtype: torch.dtype, ops: DeviceOps, progress: Callable[[str, int, int], None]
+    folder: Path,
+    config: Any,
+    dtype: torch.dtype,
+    ops: DeviceOps,
+    group: Group,
+    progress: Callable[[str, int, int], None],
 ) -> Llama:
-    """Load the model from ``folder``. Raises ModelError."""
-    with torch.inference_mode(), Weights(folder, dtype, ops.device, progress) as weights:
-        return Llama(config, weights, ops)
+    """Load this rank's part of the model from ``folder``. Raises ModelError."""
+    check_ranks(config, group.size)
+    sharding = Sharding(_PLAN, config.num_key_value_heads, group.rank, group.size)
+    with torch.inference_mode(), Weights(folder, dtype, ops.device, progress, sharding.cut) as weights:
+        return Llama(config, weights, ops, group)
 
 
 class Llama:
     """A decoder-only transformer: see Touvron et al. 2023 (Llama) and Yang et al. 2025 (Qwen3, norm of queries and keys)."""
 
-    def __init__(self, config: Any, weights: Weights, ops: DeviceOps) -> None:
+    def __init__(self, config: Any, weights: Weights, ops: DeviceOps, group: Group) -> None:
         self._ops, self._eps = ops, config.rms_norm_eps
         self._rope = Rope(config, ops.device)
-        self._embedding = weights["model.embed_tokens.weight"]
-        self._layers = [_Layer(index, config, weights, ops) for index in range(config.num_hidden_layers)]
+        embedding = weights["model.embed_tokens.weight"]
+        self._embed = vocabulary_parallel(partial(F.embedding, weight=embedding), len(embedding), group)
+        self._layers = [_Layer(index, config, weights, ops, group) for index in range(config.num_hidden_layers)]
         self._norm = weights["model.norm.weight"]
         tied = config.tie_word_embeddings
-        self._head = ops.linear(self._embedding if tied else weights["lm_head.weight"])
-        self.kv_shapes = [
-            KVShape(config.num_key_value_heads, head_dim(config), head_dim(config))
-        ] * config.num_hidden_layers
+        self._head = gathered(ops.linear(embedding if tied else weights["lm_head.weight"]), group, config.vocab_size)
+        kv_heads, dim = max(1, config.num_key_value_heads // group.size), head_dim(config)
+        self.kv_shapes = [KVShape(kv_heads, dim, dim)] * config.num_hidden_layers
         self.weight_bytes = weights.loaded_bytes
-        self.packed_bytes = self._embedding.nbytes if tied and ops.repacks(self._embedding.dtype) else 0
+        self.packed_bytes = embedding.nbytes if tied and ops.repacks(embedding.dtype) else 0
 
     def hidden(self, step: StepInputs, kv: list[LayerKV]) -> Tensor:
-        residual = F.embedding(step.tokens, self._embedding)
+        residual = self._embed(step.tokens)
         rotary = self._rope(step.positions)
         update: Tensor | None = None
         for layer, layer_kv in zip(self._layers, kv, strict=True):
@@ -62,17 +92,17 @@ class Llama:
 
 
 class _Layer:
-    def __init__(self, index: int, config: Any, weights: Weights, ops: DeviceOps) -> None:
+    def __init__(self, index: int, config: Any, weights: Weights, ops: DeviceOps, group: Group) -> None:
         self._ops, self._eps, self._dim = ops, config.rms_norm_eps, head_dim(config)
         self._window = _window(config, index)
         layer = f"model.layers.{index}"
         self._input_norm = weights[f"{layer}.input_layernorm.weight"]
         self._qkv = _linear(weights, ops, f"{layer}.self_attn", "q_proj", "k_proj", "v_proj")
         self._qk_norm = _qk_norm(weights, f"{layer}.self_attn", self._eps) if config.model_type == "qwen3" else None
-        self._output = _linear(weights, ops, f"{layer}.self_attn", "o_proj")
+        self._output = row_parallel(_linear(weights, ops, f"{layer}.self_attn", "o_proj"), group)
         self._post_norm = weights[f"{layer}.post_attention_layernorm.weight"]
         self._gate_up = _linear(weights, ops, f"{layer}.mlp", "gate_proj", "up_proj")
-        self._down = _linear(weights, ops, f"{layer}.mlp", "down_proj")
+        self._down = row_parallel(_linear(weights, ops, f"{layer}.mlp", "down_proj"), group)
 
     def __call__(
         self, update: Tensor | None, residual: Tensor, rotary: tuple[Tensor, Tensor], step: StepInputs, kv: LayerKV

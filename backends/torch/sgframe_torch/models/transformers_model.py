@@ -10,6 +10,7 @@ import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,44 @@ from transformers.utils.logging import disable_progress_bar
 
 from sgframe.errors import ModelError
 from sgframe_torch.kv import KVShape, LayerKV
+from sgframe_torch.models.divided import divide, fill, sharding, skeleton
 from sgframe_torch.ops import DeviceOps, Linear
+from sgframe_torch.parallel.group import Group
 from sgframe_torch.rows import StepInputs
 from sgframe_torch.weights import weight_files
 
 IMPLEMENTATION = "sgframe_paged"
 
 
+def check_ranks(config: Any, size: int) -> None:
+    """Raises ModelError, with the numbers, when ``size`` ranks cannot divide the model of ``config``."""
+    sharding(skeleton(config, torch.float32, IMPLEMENTATION), 0, size)
+
+
 def load(
-    folder: Path, config: Any, dtype: torch.dtype, ops: DeviceOps, progress: Callable[[str, int, int], None]
+    folder: Path,
+    config: Any,
+    dtype: torch.dtype,
+    ops: DeviceOps,
+    group: Group,
+    progress: Callable[[str, int, int], None],
 ) -> TransformersModel:
-    """Load the model from ``folder``. Raises ModelError."""
+    """Load this rank's part of the model from ``folder``. Raises ModelError."""
+    AttentionInterface.register(IMPLEMENTATION, _attention)
+    if group.size == 1:
+        with torch.inference_mode():
+            return TransformersModel(_load_whole(folder, config, dtype, progress).eval().to(ops.device), ops)
+    model = skeleton(config, dtype, IMPLEMENTATION)
+    shares = sharding(model, group.rank, group.size)
+    with torch.inference_mode():
+        fill(model, folder, dtype, ops.device, shares, progress)
+        return TransformersModel(model.eval().to(ops.device), ops, partial(divide, shares=shares, group=group))
+
+
+def _load_whole(folder: Path, config: Any, dtype: torch.dtype, progress: Callable[[str, int, int], None]) -> Any:
     total = sum((folder / name).stat().st_size for name in weight_files(folder))
     progress("weights", 0, total)  # transformers reads the files in one go and does not tell how far it is
     disable_progress_bar()  # ours goes through ``progress``
-    AttentionInterface.register(IMPLEMENTATION, _attention)
     try:
         model = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=dtype, attn_implementation=IMPLEMENTATION
@@ -43,20 +67,20 @@ def load(
     except (OSError, ValueError, ImportError, KeyError) as error:
         raise ModelError(f"transformers cannot load {folder} ({config.model_type}): {error}") from error
     progress("weights", total, total)
-    with torch.inference_mode():
-        return TransformersModel(model.eval().to(ops.device), ops)
+    return model
 
 
 class TransformersModel:
-    """See ``sgframe_torch.models.Model``."""
+    """See ``sgframe_torch.models.Model``. ``finish`` has the last word on ``model``."""
 
-    def __init__(self, model: Any, ops: DeviceOps) -> None:
+    def __init__(self, model: Any, ops: DeviceOps, finish: Callable[[Any], None] = lambda model: None) -> None:
         self._ops = ops
         self._base = model.base_model
         self._head = _head_of(model)
-        self.kv_shapes = self._probe(model)
         self.weight_bytes = sum(parameter.nbytes for parameter in model.parameters())
         self.packed_bytes = _repack(model, ops)
+        finish(model)
+        self.kv_shapes = self._probe(model)
 
     def hidden(self, step: StepInputs, kv: list[LayerKV]) -> Tensor:
         return _run(self._base, step.tokens, step.positions, _Paged(self._ops, step, kv))
@@ -176,9 +200,10 @@ def _head_of(model: Any) -> Any:
 
 
 class _Repacked(nn.Module):
-    def __init__(self, linear: Linear) -> None:
+    def __init__(self, linear: Linear, out_features: int) -> None:
         super().__init__()
         self._linear = linear
+        self.out_features = out_features
 
     def forward(self, x: Tensor) -> Tensor:
         return self._linear(x)
@@ -199,5 +224,5 @@ def _repack(model: Any, ops: DeviceOps) -> int:
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
                 copied += child.weight.nbytes if id(child.weight) in shared else 0
-                setattr(parent, name, _Repacked(ops.linear(child.weight, child.bias)))
+                setattr(parent, name, _Repacked(ops.linear(child.weight, child.bias), child.out_features))
     return copied

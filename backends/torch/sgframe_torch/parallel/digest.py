@@ -18,10 +18,8 @@ from sgframe.messages import Decoder, Ints, NewRow, ScheduleBatch, ints
 Report = tuple[int, bytes]
 """A step, and a digest."""
 
-PLANS = 64
-"""Plans that are kept to be shown."""
-TRAIL = 512
-"""Steps beyond one interval whose digests are kept: as many may go by until two ranks know that they differ."""
+KEPT = 512
+"""Steps that are kept: as many may go by until two ranks know that they differ."""
 AROUND = 4
 """Steps that are shown before and after the first that differs."""
 SHOWN = 12
@@ -31,11 +29,18 @@ _decode_record = msgspec.msgpack.Decoder(tuple[int, bytes, list[bytes]]).decode
 _decode_plan: Decoder[ScheduleBatch] = Decoder(ScheduleBatch)
 
 
-class History(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The last steps of a rank: the digest after each of them, and the last of their plans, readable, by step."""
+class Applied(msgspec.Struct, frozen=True, array_like=True):
+    """A step, its plan in words, and the digest once that was applied."""
 
-    trail: list[Report]
-    plans: dict[int, str]
+    step: int
+    plan: str
+    digest: bytes
+
+
+class History(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The last steps of a rank, in order."""
+
+    steps: list[Applied]
 
 
 class PlanDigest:
@@ -49,16 +54,14 @@ class PlanDigest:
         self._hash = blake2b(digest_size=8)
         self._next = 0
         self._due: deque[Report] = deque()
-        self._trail: deque[Report] = deque(maxlen=interval + TRAIL)
-        self._records: deque[bytes] = deque(maxlen=PLANS)
+        self._kept: deque[tuple[bytes, bytes]] = deque(maxlen=KEPT)
 
     def update(self, step: int, plan: bytes, *inputs: npt.NDArray[np.int32]) -> None:
         """This rank executes ``plan``, an encoded ScheduleBatch, and has made ``inputs`` of it."""
         record = msgspec.msgpack.encode((step, plan, [values.tobytes() for values in inputs]))
         self._hash.update(record)
         digest = self._hash.digest()
-        self._trail.append((step, digest))
-        self._records.append(record)
+        self._kept.append((record, digest))
         if step >= self._next:
             self._due.append((step, digest))
             self._next = step + self._interval
@@ -68,8 +71,7 @@ class PlanDigest:
         return [self._due.popleft() for _ in range(len(self._due))]
 
     def history(self) -> History:
-        records = [_decode_record(record) for record in self._records.copy()]
-        return History(list(self._trail.copy()), {step: _readable(plan, inputs) for step, plan, inputs in records})
+        return History([_applied(*kept) for kept in self._kept.copy()])
 
 
 class Comparison:
@@ -85,29 +87,33 @@ class Comparison:
         self._mine.extend(mine)
         self._theirs.extend(theirs)
         pairs = min(len(self._mine), len(self._theirs))
-        return any([self._mine.popleft() != self._theirs.popleft() for _ in range(pairs)])
+        return [self._mine.popleft() for _ in range(pairs)] != [self._theirs.popleft() for _ in range(pairs)]
 
 
 def difference(name: str, mine: History, theirs: History) -> str:
     """What rank 0 and the rank ``name`` have executed around the first step in which they differ."""
-    first = _parting(mine, theirs)
-    lines = [f"{name} has not executed what rank 0 has. The first step that differs is {first}:"]
-    for step in range(first - AROUND, first + AROUND + 1):
-        ours, other = mine.plans.get(step), theirs.plans.get(step)
-        mark = ">" if step == first else " "
-        if ours == other and ours is not None and step < first:
-            lines.append(f"{mark} step {step}, both: {ours}")
-        elif ours or other:
-            lines.append(f"{mark} step {step}, rank 0: {ours or 'no plan kept'}")
-            lines.append(f"{mark} step {step}, {name}: {other or 'no plan kept'}")
+    ours, others = ({one.step: one for one in history.steps} for history in (mine, theirs))
+    start = max(min(ours), min(others))
+    steps = [step for step in sorted(ours | others) if step >= start]
+    first = next(step for step in steps if ours.get(step) != others.get(step))
+    lines = [f"{name} has not executed what rank 0 has. The first step known to differ is {first}:"]
+    for step in steps:
+        if step in range(first - AROUND, first):
+            lines.append(f"  step {step}, both: {ours[step].plan}")
+        elif step in range(first, first + AROUND):
+            mark = ">" if step == first else " "
+            lines.append(f"{mark} step {step}, rank 0: {_plan(ours.get(step))}")
+            lines.append(f"{mark} step {step}, {name}: {_plan(others.get(step))}")
     return "\n".join(lines)
 
 
-def _parting(mine: History, theirs: History) -> int:
-    """The first step after which the digests differ, as far as both still know them."""
-    known, other = dict(mine.trail), dict(theirs.trail)
-    start = max(min(known), min(other))
-    return next(step for step in sorted(known | other) if step >= start and known.get(step) != other.get(step))
+def _plan(applied: Applied | None) -> str:
+    return applied.plan if applied else "not executed"
+
+
+def _applied(record: bytes, digest: bytes) -> Applied:
+    step, plan, inputs = _decode_record(record)
+    return Applied(step, _readable(plan, inputs), digest)
 
 
 def _readable(plan: bytes, inputs: list[bytes]) -> str:

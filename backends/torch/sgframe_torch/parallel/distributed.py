@@ -105,18 +105,18 @@ class DistributedGroup:
         return first + rest.numpy().tobytes()
 
     def exchange(self, frame: bytes) -> list[bytes]:
-        lengths = self._gather(torch.tensor([len(frame)]))[:, 0].tolist()
+        lengths = self._gather(torch.tensor([len(frame)])).tolist()
         padded = torch.zeros(max(lengths), dtype=torch.uint8)
         padded.numpy()[: len(frame)] = np.frombuffer(frame, dtype=np.uint8)
-        frames = self._gather(padded)
+        frames = self._gather(padded).view(self.size, -1)
         return [row[:length].numpy().tobytes() for row, length in zip(frames, lengths, strict=True)]
 
     def close(self) -> None:
         dist.destroy_process_group()
 
     def _gather(self, x: Tensor) -> Tensor:
-        """Every rank's ``x`` on the CPU, one below the other."""
-        gathered = x.new_empty(self.size, len(x))
+        """Every rank's ``x`` [n] on the CPU, one after the other."""
+        gathered = x.new_empty(self.size * len(x))
         with self._entering:
             dist.all_gather_into_tensor(gathered, x)
         return gathered

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sgframe.interfaces.backend import Ranks
-from sgframe_torch.parallel.digest import Comparison, History, PlanDigest, difference
-from sgframe_torch.parallel.meeting import Store, meet
+from sgframe_torch.parallel.contact import Store, contact, place
+from sgframe_torch.parallel.digest import Comparison, History, PlanDigest, Report, difference
 from sgframe_torch.parallel.pace import Pace, Standing, standstill
 from sgframe_torch.parallel.wire import Beat, Goodbye, TellHistory, Verdict, Wire, WireMessage
 
@@ -27,48 +27,48 @@ SILENCE = 3.0
 """Seconds without a sign of life after which a rank counts as lost."""
 FAREWELL = 5.0
 """Seconds in which all ranks have to end once one has said goodbye."""
+GOODBYE_TIMEOUT = 1.0
+"""Seconds that a rank waits for its goodbye to be heard."""
 
 
 @dataclass(slots=True)
 class _Peer:
-    """Another rank: when it was last ``heard``, and since when it is ``leaving`` (0: it is not)."""
+    """Another rank, which has given no sign of life while this one sent ``unheard`` beats.
+
+    Counted in beats and not in seconds, so that a machine that stood still as a whole accuses nobody when it goes on.
+    """
 
     wire: Wire
     standing: Standing
-    heard: float
+    unheard: int = 0
     comparison: Comparison = field(default_factory=Comparison)
-    leaving: float = 0.0
 
     def __str__(self) -> str:
-        return self.standing.name
+        return str(self.standing)
 
 
 class Lifeline:
-    """Made by ``start``. ``give_up`` is called once at most, from the lifeline's thread."""
+    """Made by ``start``. Calls ``give_up`` once at most, from its own thread."""
 
     def __init__(
-        self,
-        ranks: Ranks,
-        peers: list[_Peer],
-        pace: Pace,
-        digest: PlanDigest,
-        give_up: Callable[[str], None],
+        self, ranks: Ranks, peers: list[_Peer], pace: Pace, digest: PlanDigest, give_up: Callable[[str], None]
     ) -> None:
         self._ranks = ranks
         self._peers = peers
         self._pace = pace
         self._digest = digest
         self._end = give_up
-        self._standing = Standing(f"rank {ranks.rank} of {ranks.size} (this process)")
+        self._standing = Standing(_name(ranks.rank, ranks, place()))
+        self._left: tuple[str, float] | None = None  # who said goodbye first, and when
+        self._failure = ""
         self._verdict = ""
         self._judged = threading.Event()
-        self._failure = ""
         self._closing, self._close = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._closing, selectors.EVENT_READ)
         for peer in peers:
             self._selector.register(peer.wire, selectors.EVENT_READ, peer)
-        self._thread = threading.Thread(target=self._watch, name="lifeline", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="lifeline", daemon=True)
         self._thread.start()
 
     @classmethod
@@ -76,11 +76,8 @@ class Lifeline:
         cls, ranks: Ranks, store: Store, pace: Pace, digest: PlanDigest, give_up: Callable[[str], None]
     ) -> Lifeline:
         """Connect the ranks and watch from now on; returns once all are there. Raises ConfigError when some are not."""
-        now = time.monotonic()
-        peers = [
-            _Peer(wire, Standing(f"rank {hello.rank} of {ranks.size} ({hello.place})"), now)
-            for wire, hello in meet(ranks, store)
-        ]
+        found = contact(ranks, store)
+        peers = [_Peer(wire, Standing(_name(hello.rank, ranks, hello.place))) for wire, hello in found]
         return cls(ranks, peers, pace, digest, give_up)
 
     def verdict(self) -> str:
@@ -92,73 +89,85 @@ class Lifeline:
         return self._verdict
 
     def close(self, failure: str = "") -> None:
-        """Say goodbye, so that nobody takes this rank's end for a death; with a ``failure`` the others give up for it.
-        A second close does nothing."""
+        """Say goodbye, so that nobody takes this rank's end for a death; for a ``failure`` the others give up.
+
+        A second close does nothing.
+        """
         self._failure = failure
         self._close.close()
-        self._thread.join(FAREWELL)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        finally:
+            for peer in list(self._peers):
+                self._forget(peer)
+            self._selector.close()
+            self._closing.close()
 
     def _watch(self) -> None:
-        beat_at = time.monotonic()
+        beat_at = 0.0
         while not self._verdict:
-            ready = self._selector.select(max(beat_at - time.monotonic(), 0.0))
-            for key, _ in ready:
-                if key.data is None:
-                    return self._leave()
+            for key, _ in self._selector.select(max(beat_at - time.monotonic(), 0.0)):
+                if key.fileobj is self._closing:
+                    self._leave()
+                    return
                 self._hear(key.data)
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + BEAT_INTERVAL
                 self._beat()
                 self._judge(time.monotonic())
-        return None
 
     def _beat(self) -> None:
         reports = self._digest.due()
         beat = Beat(self._pace.step, self._pace.entered, reports)
-        for peer in list(self._peers):
+        for peer in self._peers:
             _say(peer, beat)
-            if self._ranks.rank == 0 and peer.comparison.differs(reports, []):
-                _say(peer, TellHistory())
+            peer.unheard += 1
+            self._compare(peer, reports, [])
 
     def _hear(self, peer: _Peer) -> None:
         try:
             messages = peer.wire.receive(SILENCE)
-        except (OSError, EOFError):
-            self._forget(peer)
-            if not peer.leaving:
-                self._give_up(f"{peer} died")
+        except (OSError, EOFError, ValueError):
+            self._give_up(f"{peer} died")
             return
-        peer.heard = time.monotonic()
+        peer.unheard = 0
         for message in messages:
             self._take(peer, message)
 
     def _take(self, peer: _Peer, message: WireMessage) -> None:
         match message:
             case Beat():
-                peer.standing.see(message.step, message.entered, peer.heard)
-                if self._ranks.rank == 0 and peer.comparison.differs([], message.reports):
-                    _say(peer, TellHistory())
+                peer.standing.see(message.step, message.entered, time.monotonic())
+                self._compare(peer, [], message.reports)
             case TellHistory():
                 _say(peer, self._digest.history())
             case History():
                 self._give_up(difference(str(peer), self._digest.history(), message))
             case Verdict():
                 self._give_up(message.reason)
+            case Goodbye() if message.failure:
+                self._give_up(f"{peer} failed: {message.failure}")
             case Goodbye():
-                peer.leaving = peer.heard
-                if message.failure:
-                    self._give_up(f"{peer} failed: {message.failure}")
+                self._left = self._left or (str(peer), time.monotonic())
+                self._forget(peer)
+
+    def _compare(self, peer: _Peer, mine: list[Report], theirs: list[Report]) -> None:
+        if self._ranks.rank == 0 and peer.comparison.differs(mine, theirs):
+            _say(peer, TellHistory())
 
     def _judge(self, now: float) -> None:
-        """Give up on a rank that is silent, on a step that takes too long, and on those who stay when others have left."""
+        """Give up on a rank that is silent, on a step that takes too long, and when others have left but not this rank."""
         self._standing.see(self._pace.step, self._pace.entered, now)
         for peer in self._peers:
-            if now - peer.heard > SILENCE and not peer.leaving:
+            if (silent := peer.unheard * BEAT_INTERVAL) > SILENCE:
                 self._give_up(
-                    f"{peer} has been silent for {now - peer.heard:.1f} s: its process is stopped, or the network is lost"
+                    f"{peer} has been silent for {silent:.1f} s: its process is stopped, or the network is lost"
                 )
-            if peer.leaving and now - peer.leaving > FAREWELL:
-                self._give_up(f"{peer} has left {FAREWELL:g} s ago, and {self._standing} has not ended")
+        if self._left and now - self._left[1] > FAREWELL:
+            self._give_up(f"{self._left[0]} has left {FAREWELL:g} s ago, and {self._standing} has not ended")
         if self._ranks.rank == 0:
             standings = [self._standing, *(peer.standing for peer in self._peers)]
             if late := standstill(standings, now, self._ranks.step_timeout):
@@ -173,20 +182,32 @@ class Lifeline:
         self._judged.set()
         self._end(reason)
 
+    def _leave(self) -> None:
+        """Say goodbye, and stay until all have heard it: a connection that is closed on what it has not read may lose what
+        it has sent."""
+        self._selector.unregister(self._closing)
+        for peer in self._peers:
+            _say(peer, Goodbye(self._failure))
+            peer.wire.finish()
+        until = time.monotonic() + GOODBYE_TIMEOUT
+        while self._peers and (ready := self._selector.select(until - time.monotonic())):
+            for key, _ in ready:
+                try:
+                    key.data.wire.receive(SILENCE)
+                except (OSError, EOFError, ValueError):
+                    self._forget(key.data)
+
     def _forget(self, peer: _Peer) -> None:
         self._selector.unregister(peer.wire)
         self._peers.remove(peer)
         peer.wire.close()
 
-    def _leave(self) -> None:
-        """Say goodbye and wait until all have heard it, so that no unread beat cuts off the connection before."""
-        for peer in self._peers:
-            _say(peer, Goodbye(self._failure))
-            peer.wire.finish()
-        ...
+
+def _name(rank: int, ranks: Ranks, where: str) -> str:
+    return f"rank {rank} of {ranks.size} ({where})"
 
 
 def _say(peer: _Peer, message: WireMessage) -> None:
-    """That ``peer`` is gone is seen where it is heard, behind what it has said before."""
+    """That ``peer`` is gone is found out where it is heard, behind what it has said before."""
     with contextlib.suppress(OSError):
         peer.wire.send(message)

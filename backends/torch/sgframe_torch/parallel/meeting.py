@@ -47,14 +47,13 @@ def _serve(ranks: Ranks, patience: float) -> Store:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise ConfigError(
-            f"rank 0 cannot listen at {ranks.address} for the other ranks: {error.strerror or error}; give an address of "
+            f"rank 0 cannot listen at {ranks.address} for the other ranks: {reason}; give an address of "
             f"this machine that the others reach, and a port that is free"
         ) from error
     limit = timedelta(seconds=patience)
-    return TCPStore(
-        host, port, ranks.size, True, limit, wait_for_workers=False, master_listen_fd=listener.detach()
-    )
+    return TCPStore(host, port, ranks.size, True, limit, wait_for_workers=False, master_listen_fd=listener.detach())
 
 
 def _reach(ranks: Ranks, patience: float) -> Store:

@@ -7,13 +7,13 @@ from contextlib import contextmanager, suppress
 
 from sgframe.errors import RankLost
 from sgframe.interfaces.backend import Ranks
-from sgframe.messages import ScheduleBatch, encode
+from sgframe.messages import encode
 from sgframe_torch.ops import DeviceOps
 from sgframe_torch.parallel.digest import PlanDigest
 from sgframe_torch.parallel.distributed import DistributedGroup, join
 from sgframe_torch.parallel.lifeline import Lifeline
 from sgframe_torch.parallel.pace import Pace
-from sgframe_torch.rows import StepInputs
+from sgframe_torch.rows import Step
 
 
 class Member:
@@ -54,12 +54,15 @@ class Member:
         try:
             yield
         except RankLost as lost:
+            if self._failure:  # that is known already
+                raise
             self._failure = self._lifeline.verdict() or str(lost)
             raise RankLost(self._failure) from lost
 
-    def applied(self, batch: ScheduleBatch, inputs: StepInputs) -> None:
-        """Note what this rank made of ``batch``, for the comparison with the others."""
-        self._digest.update(batch.step, encode(batch), inputs.host_starts, inputs.host_lengths)
+    def applied(self, step: Step) -> None:
+        """Note what this rank has made of a plan, for the comparison with the others."""
+        batch = step.batch
+        self._digest.update(batch.step, encode(batch), step.inputs.host_starts, step.inputs.host_lengths)
 
     def dismiss(self) -> None:
         """Rank 0: send the others home, who hear what comes next; unless something has failed."""

@@ -23,7 +23,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Standing:
-    """A rank as rank 0 knows it: ``entered`` collectives so far, and in ``step`` since ``since`` (in seconds of one clock)."""
+    """A rank as rank 0 knows it: ``entered`` collectives so far, and in ``step`` since that second of rank 0's clock."""
 
     name: str
     step: int = BETWEEN
