@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import threading
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import IO, NoReturn
@@ -20,7 +21,7 @@ import msgspec
 from setproctitle import setproctitle
 
 from sgframe.assembly.choice import Choice, ShadowChoice
-from sgframe.errors import ConfigError, RankLost
+from sgframe.errors import ConfigError, PeerLost, RankLost
 from sgframe.interfaces.backend import Backend, ExecutorSpec, Ranks
 from sgframe.interfaces.grammar import Vocabulary
 from sgframe.interfaces.transport import Transport
@@ -74,15 +75,21 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 def perform(letter: Letter, pulse: Pulse) -> None:
-    """Do the role that ``letter.name`` says, until the work or the peer ends."""
-    transport: Transport = letter.choices["transport"].build(folder=Path(letter.folder))
-    try:
-        if letter.scheduling is not None:
-            _schedule(letter, letter.scheduling, transport, pulse)
-        else:
-            _work(letter, transport, pulse)
-    finally:
-        transport.close()
+    """Do the role that ``letter.name`` says, until the work or the peer ends.
+
+    What it dies of are its last words, said before anything is closed: whoever then misses it can be told why.
+    """
+    with ExitStack() as held:
+        try:
+            transport: Transport = letter.choices["transport"].build(folder=Path(letter.folder))
+            held.callback(transport.close)
+            if letter.scheduling is not None:
+                _schedule(letter, letter.scheduling, transport, pulse)
+            else:
+                _work(letter, transport, pulse, held)
+        except Exception as error:
+            pulse.last_words(error)
+            raise
 
 
 def _schedule(letter: Letter, scheduling: SchedulingSpec, transport: Transport, pulse: Pulse) -> None:
@@ -124,24 +131,22 @@ def _build_scheduler(
     return build(spec, partial(RecordedScheduler, journal), scheduling.shadow)
 
 
-def _work(letter: Letter, transport: Transport, pulse: Pulse) -> None:
+def _work(letter: Letter, transport: Transport, pulse: Pulse, held: ExitStack) -> None:
     ranks = letter.ranks
     channel = transport.connect(WORKER_CHANNEL) if ranks.rank == 0 else None
     backend: Backend = letter.choices["backend"].build()
     executor = backend.executor()
-    try:
-        if ranks.size > 1:
-            pulse.phase("joining the other ranks")
-            executor.join(ranks, partial(_give_up, pulse))
-        pulse.phase("loading the model")
-        loaded = executor.load(letter.executor, pulse.progress)
-        if channel is not None:
-            WorkerLoop(executor, channel, pulse).run(loaded)
-        else:
-            pulse.phase("following rank 0")
-            executor.follow()
-    finally:
-        executor.close()
+    held.callback(executor.close)
+    if ranks.size > 1:
+        pulse.phase("joining the other ranks")
+        executor.join(ranks, partial(_give_up, pulse))
+    pulse.phase("loading the model")
+    loaded = executor.load(letter.executor, pulse.progress)
+    if channel is not None:
+        WorkerLoop(executor, channel, pulse).run(loaded)
+    else:
+        pulse.phase("following rank 0")
+        executor.follow()
 
 
 def _give_up(pulse: Pulse, reason: str) -> NoReturn:
@@ -166,9 +171,10 @@ def main() -> None:
     try:
         perform(letter, pulse)
     except Exception as error:
-        if not isinstance(error, ConfigError):
+        if isinstance(error, (PeerLost, RankLost)):
+            log.error("%s ends: %s", letter.name, error)
+        elif not isinstance(error, ConfigError):
             log.exception("%s ends", letter.name)
-        pulse.last_words(error)
         raise SystemExit(1) from error
 
 

@@ -93,8 +93,13 @@ class Child:
 
     @property
     def error(self) -> str:
-        """The class name of the error it ended with, if it told."""
+        """The class name of the error it ends with, if it told."""
         return self._last_words.error if self._last_words else ""
+
+    @property
+    def reason(self) -> str:
+        """The message of that error."""
+        return self._last_words.message if self._last_words else ""
 
     async def stop(self) -> None:
         """Wait until it has ended, which its channels' closing makes it do; kill it when it does not."""
@@ -183,9 +188,8 @@ def start_thread(letter: Letter, listener: Listener) -> Child:
         pulse = Pulse(tell)
         try:
             perform(letter, pulse)
-        except Exception as error:
+        except Exception:
             log.debug("%s ended", letter.name, exc_info=True)
-            pulse.last_words(error)
         finally:
             pulse.stop()
             with contextlib.suppress(RuntimeError):

@@ -44,7 +44,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FRONT = "front"
 LAST_WORDS_TIME = 0.5
-"""Seconds in which, at the start, the error of one child may still explain the silent end of another."""
+"""Seconds in which the error of one child may still explain the end of another."""
+SECOND_HAND = frozenset({RankLost.__name__, PeerLost.__name__})
+"""Errors of children that died because another did."""
 
 
 class AsyncEngine:
@@ -84,7 +86,8 @@ class AsyncEngine:
         """
         if settings.node_rank:
             raise ConfigError(
-                f"node_rank is {settings.node_rank}: only machine 0 serves; start the others with sgframe serve, and they follow"
+                f"node_rank is {settings.node_rank}, and only machine 0 serves: start the others with sgframe serve, "
+                "which then follow it"
             )
         engine = cls(settings, choices, progress or _ignore)
         with new_file(Path(settings.journal)) if settings.journal else contextlib.nullcontext():
@@ -173,9 +176,8 @@ class AsyncEngine:
         try:
             await traffic()
         except PeerLost as lost:
-            # a lost channel means a dead child, and its last words, on their way, say more
-            loop = asyncio.get_running_loop()
-            loop.call_later(LAST_WORDS_TIME, self._die, f"the scheduler's channel is lost: {lost}")
+            # a lost channel means a dead child, and its last words say more
+            self._die_later(f"the scheduler's channel is lost: {lost}")
         except Exception as error:  # nobody would be answered any more
             log.exception("the traffic with the scheduler broke off")
             self._die(f"the front failed: {error!r}")
@@ -192,11 +194,19 @@ class AsyncEngine:
         if self._closing:
             return
         error = next((one.error for one in self._children if one.name == child), "")
-        if error == RankLost.__name__ or (self._manager is None and not error):
-            # it ended because another did, or may have, whose last words are on their way
-            asyncio.get_running_loop().call_later(LAST_WORDS_TIME, self._die, reason)
+        if error in SECOND_HAND or (self._manager is None and not error):
+            self._die_later(reason)  # it ended because another did, or may have
         else:
             self._die(reason)
+
+    def _die_later(self, reason: str) -> None:
+        """For ``reason``, unless a child tells until then what was behind it."""
+
+        def die() -> None:
+            known = (child.reason for child in self._children if child.error and child.error not in SECOND_HAND)
+            self._die(next(known, reason))
+
+        asyncio.get_running_loop().call_later(LAST_WORDS_TIME, die)
 
     def _die(self, reason: str) -> None:
         if self.dead is not None or self._closing:
