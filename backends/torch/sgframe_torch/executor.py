@@ -8,6 +8,7 @@ samples, and the others go on with what it drew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
+from sgframe.errors import RankLost
 from sgframe.interfaces.backend import Executor, ExecutorSpec, Pending, Ranks, Ready
 from sgframe.messages import Decoder, Loaded, Masks, PromptLogprobs, ScheduleBatch, StepOutput, encode, ints
 from sgframe_torch.graphs import DecodeGraphs
@@ -78,7 +80,7 @@ class TorchExecutor(Executor):
     def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
         if self._member is None:  # else it has its place already
             self._ops.place(Ranks())
-        with torch.inference_mode():
+        with torch.inference_mode(), self._together("loading"):
             self._running = load(spec, self._ops, self._group, progress)
             self._graphs = self._record(self._running) if self._ops.graph_rows else None
         self._sampler = Sampler(self._running.announcement.vocab_size, self._ops)
@@ -100,15 +102,18 @@ class TorchExecutor(Executor):
         batch = self._computed.step.batch
         if batch.masked and masks is None:
             raise ValueError(f"step {batch.step} needs its grammar masks to be sampled")
-        return self._sample(masks)
+        with self._in_step(batch.step):
+            return self._sample(masks)
 
     def follow(self) -> None:
         assert self._member is not None, "one rank has nobody to follow"
         decode: Decoder[ScheduleBatch] = Decoder(ScheduleBatch)
         with self._member.talk():
             while frame := self._member.group.hear():
-                self._forward_together(self._member, decode(frame))
-                self._sample(None).result()
+                batch = decode(frame)
+                self._forward_together(self._member, batch)
+                with self._in_step(batch.step):
+                    self._sample(None).result()
 
     def close(self) -> None:
         if self._member is not None:
@@ -123,17 +128,32 @@ class TorchExecutor(Executor):
     def _group(self) -> Group:
         return ALONE if self._member is None else self._member.group
 
+    def _together(self, doing: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._member is None else self._member.together(doing)
+
+    def _in_step(self, number: int) -> AbstractContextManager[None]:
+        return nullcontext() if self._member is None else self._member.step(number)
+
     # ------------------------------------------------------------------------------------------- forward
 
     def _forward_together(self, member: Member, batch: ScheduleBatch) -> None:
-        with member.step(batch.step):
-            self._forward(batch)
-            member.applied(self._computed.step)
+        try:
+            with member.step(batch.step), member.together(f"in step {batch.step}"):
+                self._forward(batch)
+        except RankLost:
+            raise
+        except Exception as error:
+            raise RankLost(
+                f"rank {member.group.rank} of {member.group.size} failed in step {batch.step}, and the others cannot go on "
+                f"without it: {type(error).__name__}: {error}"
+            ) from error
 
     @torch.inference_mode()
     def _forward(self, batch: ScheduleBatch) -> None:
         rows = self._running.rows
         step = rows.apply(batch)
+        if self._member is not None:
+            self._member.applied(step)
         hidden = logits = torch.empty(0)
         if batch.rows:
             inputs = branch(step.inputs, step.tree_parts) if step.tree_parts else step.inputs

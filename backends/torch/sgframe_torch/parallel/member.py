@@ -12,7 +12,7 @@ from sgframe_torch.ops import DeviceOps
 from sgframe_torch.parallel.digest import PlanDigest
 from sgframe_torch.parallel.distributed import DistributedGroup, join
 from sgframe_torch.parallel.lifeline import Lifeline
-from sgframe_torch.parallel.pace import Pace
+from sgframe_torch.parallel.pace import BETWEEN, Pace
 from sgframe_torch.rows import Step
 
 
@@ -31,22 +31,25 @@ class Member:
 
     @contextmanager
     def step(self, number: int) -> Iterator[None]:
-        """While this rank is in step ``number``. Raises RankLost for whatever goes wrong, since the others wait for this
-        rank and it cannot catch up."""
+        """While this rank is in step ``number``; others wait for it that long and no longer. RankLost names who is gone."""
         self._pace.step = number
         try:
             with self.talk():
                 yield
+        finally:
+            self._pace.step = BETWEEN
+
+    @contextmanager
+    def together(self, doing: str) -> Iterator[None]:
+        """While this rank is ``doing`` what cannot be repeated: whatever goes wrong is told to the others, who cannot go on
+        without it, and raised."""
+        try:
+            yield
         except RankLost:
             raise
         except Exception as error:
-            self._failure = f"{type(error).__name__}: {error}"
-            raise RankLost(
-                f"rank {self._ranks.rank} of {self._ranks.size} failed in step {number}, and the others cannot go on "
-                f"without it: {self._failure}"
-            ) from error
-        finally:
-            self._pace.step = -1
+            self._failure = f"{doing}: {type(error).__name__}: {error}"
+            raise
 
     @contextmanager
     def talk(self) -> Iterator[None]:
