@@ -62,6 +62,8 @@ async def test_traffic_that_breaks_off_ends_the_engine_and_not_in_silence(
 async def test_an_engine_that_is_closed_as_soon_as_it_has_started_leaves_nothing_undone(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
+    gc.collect()  # what others have left
+    recwarn.clear()
     configuration, choices = assemble(SIMULATED, None, {})
     await (await AsyncEngine.start(configuration.settings, choices)).close()
     gc.collect()
