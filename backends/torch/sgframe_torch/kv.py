@@ -70,14 +70,16 @@ def choose_slots(spec: ExecutorSpec, context: int, per_slot: int, available: int
     elif spec.kv_bytes:
         wanted = spec.kv_bytes // per_slot
         if wanted < 1:
-            raise ModelError(f"kv_bytes is {spec.kv_bytes}, but one token takes {per_slot} bytes; give more")
+            raise ModelError(f"kv_memory is {spec.kv_bytes} bytes, but one token takes {per_slot} bytes; give more")
     else:
         wanted = max(budget // per_slot, context)
     slots = min(wanted, spec.max_rows * context)
     if slots * per_slot > available:
+        most = max(available, 0) // per_slot
+        remedy = f"{most} slots would fit: set kv_slots to {most} or less" if most else "not even one slot fits"
         raise ModelError(
             f"the KV does not fit: {slots} slots × {per_slot} bytes = {slots * per_slot // MIB} MiB, but "
-            f"{available // MIB} MiB are left after weights and workspace; "
-            f"set fewer kv_slots or a context_length below {context}"
+            f"{max(available, 0) // MIB} MiB are left after weights and workspace; {remedy}, or lower max_running, "
+            f"max_step_tokens or context_length ({context} now)"
         )
     return slots
