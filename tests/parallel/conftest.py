@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_models
 import transformers
 from rank_processes import RankProcesses
 
@@ -27,8 +26,12 @@ _COMMON = {
 }
 _NINE_HEADS = {"hidden_size": 72, "num_attention_heads": 9, "num_key_value_heads": 3, "tie_word_embeddings": True}
 _EVERY_HEAD = {name: value for name, value in _COMMON.items() if name != "num_key_value_heads"}
+_SMOLLM2 = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
 CONFIGS: dict[str, Callable[[], Any]] = {
-    "nine-heads": lambda: transformers.LlamaConfig(**_COMMON | _NINE_HEADS),  # the shape of SmolLM2-135M
+    "nine-heads": lambda: transformers.LlamaConfig(**_COMMON | _NINE_HEADS),  # as SmolLM2-135M has
+    "smollm2": lambda: transformers.LlamaConfig(**_COMMON | _SMOLLM2),
+    "odd-inner": lambda: transformers.LlamaConfig(**_COMMON | {"intermediate_size": 98}),
+    "odd-inner-gemma": lambda: transformers.Gemma2Config(**_COMMON | {"intermediate_size": 98}),
     "odd-vocabulary": lambda: transformers.LlamaConfig(**_COMMON | {"vocab_size": 157}),
     "odd-tied-vocabulary": lambda: transformers.Gemma2Config(
         **_COMMON | {"vocab_size": 157, "head_dim": 16, "tie_word_embeddings": True}
@@ -54,13 +57,11 @@ def ranks() -> Iterator[RankProcesses]:
 
 @pytest.fixture(scope="session")
 def config() -> Callable[[str], Any]:
-    """``config(kind)``: the config named so here, or among those that the tests of the backends have."""
-    backends = runpy.run_path(str(Path(__file__).parents[1] / "backends" / "conftest.py"))
-    return lambda kind: (CONFIGS | backends["CONFIGS"])[kind]()
+    """``config(kind)``: the config of that name, here or in tiny_models."""
+    return lambda kind: (tiny_models.CONFIGS | CONFIGS)[kind]()
 
 
 @pytest.fixture(scope="session")
 def saved(config: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """``saved(kind)``: the folder of a random model of that config."""
-    backends = runpy.run_path(str(Path(__file__).parents[1] / "backends" / "conftest.py"))
-    return cache(lambda kind: str(backends["save_model"](config(kind), tmp_path_factory.mktemp(kind)).folder))
+    return cache(lambda kind: tiny_models.save_model(config(kind), tmp_path_factory.mktemp(kind)).folder)

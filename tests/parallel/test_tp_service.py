@@ -45,9 +45,17 @@ def test_the_workload_leaves_nothing_out(served: Serve) -> None:
     assert all(counts[name] for name in ("cached", "resumed", "forced", "chunks")), counts
 
 
-@pytest.mark.parametrize("overlap", [True, False], ids=["overlap", "plain"])
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("kind", ["llama", "gemma3"])
+CASES = [
+    ("llama", 2, True),
+    ("llama", 4, False),
+    ("gemma3", 2, False),
+    pytest.param("gemma3", 4, True, marks=pytest.mark.slow),
+    pytest.param("llama", 2, False, marks=pytest.mark.slow),
+    pytest.param("llama", 4, True, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("kind", "size", "overlap"), CASES)
 def test_outputs_do_not_depend_on_the_number_of_ranks(served: Serve, kind: str, size: int, overlap: bool) -> None:
     alone, together = served(kind, 1, overlap), served(kind, size, overlap)
     assert together.outputs == alone.outputs

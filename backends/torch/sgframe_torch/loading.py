@@ -15,13 +15,14 @@ from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.messages import LedgerLine, Loaded, NewRow, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
 from sgframe_torch.kv import LayerKV, allocate, choose_slots, slot_bytes
-from sgframe_torch.models import Model, load_model
+from sgframe_torch.models import Model, check_ranks, load_model
 from sgframe_torch.models.rope import context_limit
 from sgframe_torch.needs import Needs, workspace
 from sgframe_torch.ops import DeviceOps
 from sgframe_torch.parallel.agreement import require_same, smallest
 from sgframe_torch.parallel.group import Group
 from sgframe_torch.rows import RowTable
+from sgframe_torch.sampler import Sampler
 from sgframe_torch.weights import stored_bytes
 
 SPARE_PAGES = 1
@@ -43,6 +44,7 @@ def load(spec: ExecutorSpec, ops: DeviceOps, group: Group, progress: Callable[[s
     arithmetic, or cannot be divided among the ranks."""
     folder = Path(spec.checkpoint.folder)
     config = read_config(folder)
+    check_ranks(config, group.size)
     dtype_name = choose_dtype(spec.dtype, ops)
     dtype = getattr(torch, dtype_name)
     context = choose_context(spec, config)
@@ -52,7 +54,8 @@ def load(spec: ExecutorSpec, ops: DeviceOps, group: Group, progress: Callable[[s
     model = load_model(folder, config, dtype, ops, group, progress)
     available = smallest(group, ops.available_memory())  # and by then all ranks have loaded
     per_slot = slot_bytes(model.kv_shapes, dtype)
-    chosen = choose_slots(spec, context, per_slot, available - needs.workspace.total, ops.kv_budget(available))
+    room = available - needs.workspace.total
+    chosen = choose_slots(spec, context, per_slot, room, ops.kv_budget(max(room, 0)))
     slots = chosen // ops.page_size * ops.page_size
     if not slots:
         raise ModelError(f"{chosen} KV slots are less than a page of {ops.page_size}; give more kv_slots or kv_memory")
@@ -78,14 +81,18 @@ def load(spec: ExecutorSpec, ops: DeviceOps, group: Group, progress: Callable[[s
 
 
 def _warm_up(running: Running, ops: DeviceOps) -> None:
-    """Run one token in slot 0, which nobody has yet, so that kernels are compiled before the first request."""
-    row = NewRow(0, ints([0]), 1, ints(), TokenSampling(seed=0))
-    one, none = ints([1]), ints()
-    batch = ScheduleBatch(0, none, [row], [], rows=ints([0]), counts=one, slots=ints([0]), samples=one)
-    step = running.rows.apply(batch)
-    ops.begin(step.inputs)
-    running.model.logits(running.model.hidden(step.inputs, running.kv))
-    running.rows.apply(ScheduleBatch(1, ints([0]), [], [], none, none, none, none))
+    """Run a short prompt, a single token and a draw under a mask, so that kernels are compiled before the first request."""
+    vocab_size, none = running.announcement.vocab_size, ints()
+    sampling = TokenSampling(seed=0, temperature=1.0, top_p=0.9)
+    for count in (min(2, running.announcement.context_length), 1):  # in slots that nobody has yet
+        tokens, slots = ints([0] * count), ints(range(count))
+        row = NewRow(0, tokens, count, none, sampling)
+        step = running.rows.apply(ScheduleBatch(0, none, [row], [], ints([0]), ints([count]), slots, ints([1])))
+        ops.begin(step.inputs)
+        logits = running.model.logits(running.model.hidden(step.inputs, running.kv)[-1:])
+        masks = torch.full((1, -(-vocab_size // 32)), -1, dtype=torch.int32, device=ops.device)
+        Sampler(vocab_size, ops).choose(logits, [running.rows[0]], masks)
+        running.rows.apply(ScheduleBatch(1, ints([0]), [], [], none, none, none, none))
 
 
 def read_config(folder: Path) -> Any:

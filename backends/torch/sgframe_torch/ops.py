@@ -90,7 +90,8 @@ class DeviceOps(ABC):
         return partial(F.linear, weight=weight, bias=bias)
 
     def upload(self, values: np.ndarray) -> Tensor:
-        """``values`` on the device, for what is computed next; ``values`` may be changed once this returns."""
+        """``values`` on the device, for what is computed next. The caller leaves them as they are: a device that shares the
+        host's memory reads them there."""
         return torch.from_numpy(values).to(self.device)
 
     def upload_all(self, values: Sequence[np.ndarray]) -> list[Tensor]:

@@ -6,7 +6,7 @@ their forward comes what the ranks add. Whatever the plan may mean beyond that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from accelerate import init_empty_weights  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
 from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import WeightConverter, rename_source_key
+from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 from transformers.initialization import no_init_weights
 
 from sgframe.errors import ModelError
@@ -34,8 +34,13 @@ def skeleton(config: Any, dtype: torch.dtype, implementation: str) -> Any:
     """The model of ``config``, whose parameters have no memory yet. Raises ModelError."""
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or getattr(config, "quantization_config", None):
         raise _indivisible(config, "sgframe divides only unquantized models of transformers' own")
-    with no_init_weights(), init_empty_weights(include_buffers=False):
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=implementation)
+    if not config.base_model_tp_plan:
+        raise _indivisible(config, "transformers has no tensor parallel plan for it")
+    try:
+        with no_init_weights(), init_empty_weights(include_buffers=False):
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=implementation)
+    except (ValueError, ImportError, KeyError) as error:
+        raise _indivisible(config, f"transformers cannot make it ({error})") from error
     model.tie_weights()
     return model
 
@@ -45,19 +50,19 @@ def sharding(model: Any, rank: int, size: int) -> Sharding:
     cannot."""
     heads = model.config.num_attention_heads
     kv_heads = getattr(model.config, "num_key_value_heads", None) or heads
-    plan = _plan(model)
-    widths = {}
-    for name, style in plan.items():
-        for module in (module for path, module in model.named_modules() if wildcard(path) == name):
-            _check_layer(model.config, name, style, module)
-            if style is Style.COLUMNS:
-                widths[f"width of {name}"] = module.out_features
-            elif style in (Style.ROWS, Style.SPLIT_ROWS):
-                widths[f"width of {name}"] = module.in_features
-    _check_kv_heads(model, plan, kv_heads)
-    by_heads = any(_last(name) in _BY_HEADS for name, style in plan.items() if style is Style.COLUMNS)
+    shares = Sharding(_plan(model), kv_heads, rank, size)
+    widths, by_heads = {}, False
+    for name, module in model.named_modules():
+        style = shares.style(name)
+        if style is not None:
+            _check_layer(model, name, style, module, kv_heads)
+        if style is Style.COLUMNS:
+            widths[f"width of {name}"] = module.out_features
+            by_heads = by_heads or _last(name) in _BY_HEADS
+        elif style in (Style.ROWS, Style.SPLIT_ROWS):
+            widths[f"width of {name}"] = module.in_features
     Division(heads if by_heads else 0, kv_heads if by_heads else 0, widths).check(size)
-    return Sharding(plan, kv_heads, rank, size)
+    return shares
 
 
 def fill(
@@ -119,8 +124,6 @@ def _own_inputs(layer: Layer, group: Group) -> Layer:
 def _plan(model: Any) -> dict[str, Style]:
     """The plan of ``model``, by the names that it gives its modules. The vocabulary is divided whatever the plan says."""
     config, prefix = model.config, model.base_model_prefix
-    if not config.base_model_tp_plan:
-        raise _indivisible(config, "transformers has no tensor parallel plan for it")
     asked = {f"{prefix}.{name}": style for name, style in config.base_model_tp_plan.items()} | (
         type(model)._tp_plan or {}
     )
@@ -128,8 +131,10 @@ def _plan(model: Any) -> dict[str, Style]:
     modules = {wildcard(name) for name, _ in model.named_modules()}
     parameters = {wildcard(name) for name, _ in model.named_parameters()}
     present = {name: style for name, style in asked.items() if name in modules | parameters}  # others are a sister's
-    if unknown := sorted({style for name, style in present.items() if style not in set(Style) or name in parameters}):
-        raise _indivisible(config, f"its plan asks for {', '.join(unknown)} where sgframe cannot do that")
+    strange = [name for name, style in present.items() if style not in set(Style) or name in parameters]
+    if strange:
+        listed = ", ".join(f"{name} ({present[name]})" for name in strange)
+        raise _indivisible(config, f"its plan divides {listed}, which sgframe cannot")
     plan = {name: Style(style) for name, style in present.items()}
     for name, style in plan.items():
         if style is Style.COLUMNS and _last(name) in ("k_proj", "v_proj"):
@@ -140,21 +145,17 @@ def _plan(model: Any) -> dict[str, Style]:
     return plan
 
 
-def _check_layer(config: Any, name: str, style: Style, module: Any) -> None:
+def _check_layer(model: Any, name: str, style: Style, module: Any, kv_heads: int) -> None:
     """Refuse what a plan may divide, but sgframe does not know how."""
     if not isinstance(module, nn.Embedding if style is Style.VOCABULARY else nn.Linear):
-        raise _indivisible(config, f"{name} is a {type(module).__name__}, which sgframe cannot divide")
+        raise _indivisible(model.config, f"{name} is a {type(module).__name__}, which sgframe cannot divide")
     if style is Style.COLUMNS and "att" in name and _last(name) not in _BY_HEADS:
-        raise _indivisible(config, f"sgframe does not know how the heads lie in {name}")
-
-
-def _check_kv_heads(model: Any, plan: Mapping[str, Style], kv_heads: int) -> None:
-    """Refuse a model whose layers have different numbers of KV heads."""
-    for path, module in model.named_modules():
-        if plan.get(wildcard(path)) is Style.KV_HEADS:
-            dim = model.get_submodule(path.rpartition(".")[0]).head_dim
-            if module.out_features != kv_heads * dim:
-                raise _indivisible(model.config, f"{path} has {module.out_features // dim} KV heads, others {kv_heads}")
+        raise _indivisible(model.config, f"sgframe does not know how the heads lie in {name}")
+    if style is Style.KV_HEADS:
+        outputs = model.get_submodule(name).out_features
+        own = outputs // getattr(model.get_submodule(name.rpartition(".")[0]), "head_dim", outputs // kv_heads)
+        if own != kv_heads:
+            raise _indivisible(model.config, f"{name} has {own} KV heads, and other layers {kv_heads}")
 
 
 def _last(name: str) -> str:
@@ -165,7 +166,7 @@ def _stored_names(model: Any, names: set[str]) -> dict[str, str]:
     """What each tensor of ``model`` is called in its checkpoint, which has ``names``; by transformers' own renamings."""
     mapping = get_model_conversion_mapping(model)
     converters = [each for each in mapping if isinstance(each, WeightConverter)]
-    renamings = [each for each in mapping if not isinstance(each, WeightConverter)]
+    renamings = [each for each in mapping if isinstance(each, WeightRenaming)]
     tensors, prefix = model.state_dict(), model.base_model_prefix
     stored = {}
     for name in sorted(names):

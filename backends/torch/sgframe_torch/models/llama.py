@@ -68,7 +68,7 @@ class Llama:
     def __init__(self, config: Any, weights: Weights, ops: DeviceOps, group: Group) -> None:
         self._ops, self._eps = ops, config.rms_norm_eps
         self._rope = Rope(config, ops.device)
-        embedding = weights["model.embed_tokens.weight"]
+        self._embedding = embedding = weights["model.embed_tokens.weight"]
         self._embed = vocabulary_parallel(partial(F.embedding, weight=embedding), len(embedding), group)
         self._layers = [_Layer(index, config, weights, ops, group) for index in range(config.num_hidden_layers)]
         self._norm = weights["model.norm.weight"]

@@ -45,7 +45,6 @@ def load(
     progress: Callable[[str, int, int], None],
 ) -> TransformersModel:
     """Load this rank's part of the model from ``folder``. Raises ModelError."""
-    AttentionInterface.register(IMPLEMENTATION, _attention)
     if group.size == 1:
         with torch.inference_mode():
             return TransformersModel(_load_whole(folder, config, dtype, progress).eval().to(ops.device), ops)
@@ -161,6 +160,9 @@ def _attention(  # transformers' signature
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))
     return attend(_Call(module.layer_idx, query, key, value, scale, sliding_window or 0, softcap or 0.0))[None], None
+
+
+AttentionInterface.register(IMPLEMENTATION, _attention)
 
 
 def _layer_types(model: Any) -> list[str]:

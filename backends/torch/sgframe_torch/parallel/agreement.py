@@ -36,7 +36,9 @@ def require_same(group: Group, config: Any, spec: ExecutorSpec, dtype: str) -> N
     for rank, other in enumerate(others, 1):
         different = [key for key in first | other if first.get(key) != other.get(key)]
         if different:
-            found = "; ".join(f"{key} is {other.get(key)!r} there and {first.get(key)!r} on rank 0" for key in different)
+            found = "; ".join(
+                f"{key} is {other.get(key)!r} there and {first.get(key)!r} on rank 0" for key in different
+            )
             raise ConfigError(
                 f"rank {rank} was started otherwise than rank 0: {found}. Start all machines with the same model and "
                 "settings"
@@ -45,4 +47,6 @@ def require_same(group: Group, config: Any, spec: ExecutorSpec, dtype: str) -> N
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Those entries of ``config`` that say what the model is, as text."""
-    return {key: str(value) for key, value in config.items() if not key.startswith("_") and key != "transformers_version"}
+    return {
+        key: str(value) for key, value in config.items() if not key.startswith("_") and key != "transformers_version"
+    }

@@ -25,6 +25,7 @@ FOREVER = timedelta(days=365)
 FRAME = 8192
 """Bytes of the one broadcast that carries a frame, its length included; what is longer takes a second one."""
 
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name since torch 2.13, and before
 _LENGTH = 8
 _ROOM = FRAME - _LENGTH
 
@@ -44,10 +45,10 @@ def join(
     except (RuntimeError, ValueError, RankLost) as error:
         if dist.is_initialized():
             dist.destroy_process_group()
+        names = " or ".join(f"{library}_SOCKET_IFNAME" for library in sorted({"GLOO", collective.upper()}))
         raise ConfigError(
             f"rank {ranks.rank} of {ranks.size} met the others, but cannot talk to them by {collective} on {device}: "
-            f"{error}; check that the machines reach each other on every port, or name the interface in "
-            f"GLOO_SOCKET_IFNAME or {collective.upper()}_SOCKET_IFNAME"
+            f"{error}; let them reach each other on every port, or name the interface that does in {names}"
         ) from error
     return group
 
@@ -72,7 +73,7 @@ class DistributedGroup:
     def all_gather(self, x: Tensor) -> Tensor:
         gathered = x.new_empty(self.size * len(x), *x.shape[1:])
         with self._entering:
-            dist.all_gather_into_tensor(gathered, x.contiguous(), group=self._tensors)
+            _all_gather(gathered, x.contiguous(), group=self._tensors)
         return gathered.view(self.size, *x.shape).movedim(0, 1).flatten(1)
 
     def broadcast(self, x: Tensor) -> Tensor:
@@ -106,7 +107,7 @@ class DistributedGroup:
 
     def exchange(self, frame: bytes) -> list[bytes]:
         lengths = self._gather(torch.tensor([len(frame)])).tolist()
-        padded = torch.zeros(max(lengths), dtype=torch.uint8)
+        padded = torch.zeros(max(1, *lengths), dtype=torch.uint8)
         padded.numpy()[: len(frame)] = np.frombuffer(frame, dtype=np.uint8)
         frames = self._gather(padded).view(self.size, -1)
         return [row[:length].numpy().tobytes() for row, length in zip(frames, lengths, strict=True)]
@@ -118,7 +119,7 @@ class DistributedGroup:
         """Every rank's ``x`` [n] on the CPU, one after the other."""
         gathered = x.new_empty(self.size * len(x))
         with self._entering:
-            dist.all_gather_into_tensor(gathered, x)
+            _all_gather(gathered, x)
         return gathered
 
 
