@@ -1,38 +1,48 @@
-"""The Ascend backend: reports what this machine has. This version has no executor for it, and says so."""
+"""The ascend backend's front door: probes the machine without loading torch or opening a device."""
 
 from __future__ import annotations
 
-from sgframe import PluginSettings
+from typing import TYPE_CHECKING
+
 from sgframe.errors import BackendUnavailable
-from sgframe.interfaces.backend import Backend, Capabilities, Executor
+from sgframe.interfaces.backend import Backend, Capabilities
+from sgframe_ascend import AscendSettings
 from sgframe_ascend.machine import missing_software, npus
 
-_NO_EXECUTOR = "the Ascend executor is not part of this version of sgframe"
-_PAGE_SIZE = 128  # what the paged attention operators of CANN are laid out for
+if TYPE_CHECKING:
+    from sgframe_ascend.executor import AscendExecutor
+
+DTYPES = ("bfloat16", "float16", "float32")
+"""The first two are those of the fused operators; attention in float32 is plain torch."""
+
+_NO_DEVICE = (
+    "no Ascend NPU was found (no /dev/davinci0 … that ASCEND_RT_VISIBLE_DEVICES allows); install the NPU driver, or give "
+    "the container its devices"
+)
 
 
 class AscendBackend(Backend):
     """Huawei Ascend NPUs: one rank a device."""
 
-    def __init__(self, settings: PluginSettings) -> None:
-        """There is nothing to set."""
+    def __init__(self, settings: AscendSettings) -> None:
+        self._settings = settings
 
     def probe(self) -> Capabilities:
         devices = npus()
-        if not devices:
-            return Capabilities(
-                usable=False,
-                reason="no Ascend NPU was found (no /dev/davinci0 … that ASCEND_RT_VISIBLE_DEVICES allows); install the "
-                "NPU driver, or give the container its devices",
-            )
+        faults = [*([] if devices else [_NO_DEVICE]), *missing_software()]
         return Capabilities(
-            usable=False,
-            reason="; ".join([_NO_EXECUTOR, *missing_software()]),
-            device=f"Ascend NPU {', '.join(map(str, devices))}",
-            page_size=_PAGE_SIZE,
-            dtypes=("bfloat16", "float16", "float32"),
-            max_ranks=len(devices),
+            usable=not faults,
+            reason="; ".join(faults),
+            device=f"Ascend NPU {', '.join(map(str, devices))}" if devices else "",
+            page_size=self._settings.page_size,
+            dtypes=DTYPES,
+            max_ranks=max(1, len(devices)),
         )
 
-    def executor(self) -> Executor:
-        raise BackendUnavailable(f"backend 'ascend' cannot run: {self.probe().reason}")
+    def executor(self) -> AscendExecutor:
+        found = self.probe()
+        if not found.usable:
+            raise BackendUnavailable(f"backend 'ascend' cannot run: {found.reason}")
+        from sgframe_ascend.executor import AscendExecutor  # noqa: PLC0415 (loads torch and torch_npu)
+
+        return AscendExecutor(self._settings)
