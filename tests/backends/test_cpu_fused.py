@@ -14,7 +14,7 @@ EPS = 1e-6
 DIM = 16
 HEADS, KV_HEADS = 4, 2
 
-fused, plain = NumbaCpuOps(CpuSettings(), threads=2), TorchCpuOps(CpuSettings())
+fused, plain = NumbaCpuOps(CpuSettings(threads=2)), TorchCpuOps(CpuSettings())
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from sgframe import PluginSettings
 from sgframe.errors import BackendUnavailable
 from sgframe.testing.plugin import check_plugin
+from sgframe_ascend import AscendSettings
 from sgframe_ascend import backend as ascend
 from sgframe_ascend.machine import missing_software as missing_for_ascend
 from sgframe_ascend.machine import npus
+from sgframe_cuda import CudaSettings
 from sgframe_cuda import backend as cuda
 from sgframe_cuda.driver import Device, Driver, DriverFault, read_driver
 from sgframe_cuda.software import missing_software, torch_build
@@ -62,6 +64,7 @@ def write(out: Any, value: Any) -> int:
 
 
 H200 = Device("NVIDIA H200", 150_000_000_000, (9, 0))
+H100 = Device("NVIDIA H100", 80_000_000_000, (9, 0))
 T4 = Device("Tesla T4", 16_000_000_000, (7, 5))
 
 
@@ -78,12 +81,12 @@ def test_the_hook_module_is_sound(module: str) -> None:
     assert check_plugin(module) == []
 
 
-@pytest.mark.parametrize("module", ["sgframe_cuda.backend:CudaBackend", "sgframe_ascend.backend:AscendBackend"])
+@pytest.mark.parametrize("module", ["sgframe_cuda", "sgframe_ascend"])
 def test_a_probe_does_not_load_torch(module: str) -> None:
-    name, _, target = module.partition(":")
     code = (
-        f"import sys, {name}; from sgframe import PluginSettings\n"
-        f"sys.modules[{name!r}].{target}(PluginSettings()).probe(); print('torch' in sys.modules)"
+        f"import sys, {module}; from sgframe.assembly.choice import load\n"
+        f"(offer,) = {module}.sgframe_backends()\n"
+        "load(offer.target)(offer.settings()).probe(); print('torch' in sys.modules)"
     )
     run = subprocess.run(
         [sys.executable, "-c", code],
@@ -153,41 +156,86 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path, **version_files: str)
 def test_missing_software_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch, tmp_path)
     assert missing_software("12.8") == [
-        "torch is not installed; install its build for CUDA 12.8 or older",
+        "torch is not installed; install its build for CUDA 12.x or older",
         "triton is not installed (pip install triton)",
     ]
     install(monkeypatch, tmp_path, torch=CPU_BUILD, triton="")
     assert missing_software("12.8") == [
-        "torch 2.13.0+cpu is built without CUDA; install its build for CUDA 12.8 or older"
+        "torch 2.13.0+cpu is built without CUDA; install its build for CUDA 12.x or older"
     ]
     install(monkeypatch, tmp_path, torch=CUDA_BUILD, triton="")
     assert missing_software("12.8") == []
 
 
+@pytest.mark.parametrize("driver", ["12.2", "12.8", "13.0"])
+def test_a_driver_runs_every_cuda_of_its_first_number_and_older_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, driver: str
+) -> None:
+    install(monkeypatch, tmp_path, torch=CUDA_BUILD, triton="")
+    assert missing_software(driver) == []
+
+
+def test_a_driver_that_is_too_old_for_torch_is_told_with_both_versions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(monkeypatch, tmp_path, torch=CUDA_BUILD, triton="")
+    assert missing_software("11.8") == [
+        "the NVIDIA driver is too old: torch 2.13.0+cu128 is built for CUDA 12.8, the driver runs CUDA up to 11.8; update "
+        "the driver, or install torch's build for CUDA 11.x or older"
+    ]
+
+
+def test_flashinfer_is_missed_only_where_it_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, tmp_path, torch=CUDA_BUILD, triton="")
+    assert missing_software("12.8", "torch") == []
+    assert missing_software("12.8", "flashinfer") == [
+        "attention is set to 'flashinfer', which is not installed (pip install flashinfer-python, or set attention to "
+        "'triton')"
+    ]
+    install(monkeypatch, tmp_path, torch=CUDA_BUILD, triton="", flashinfer="")
+    assert missing_software("12.8", "flashinfer") == []
+
+
 def test_cuda_without_a_driver_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "read_driver", lambda: read_driver(missing_library))
-    backend = cuda.CudaBackend(PluginSettings())
+    backend = cuda.CudaBackend(CudaSettings())
     assert not backend.probe().usable
     with pytest.raises(BackendUnavailable, match="backend 'cuda' cannot run: no NVIDIA driver was found"):
         backend.executor()
 
 
-def test_cuda_with_a_device_says_what_it_is_and_that_the_executor_is_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_cuda_with_devices_and_software_is_usable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch, tmp_path, torch=CUDA_BUILD, triton="")
-    monkeypatch.setattr(cuda, "read_driver", lambda: Driver("12.8", (H200, H200)))
-    found = cuda.CudaBackend(PluginSettings()).probe()
-    assert not found.usable
-    assert found.reason == "the CUDA executor is not part of this version of sgframe"
+    monkeypatch.setattr(cuda, "read_driver", lambda: Driver("12.8", (H200, H100)))
+    found = cuda.CudaBackend(CudaSettings()).probe()
+    assert (found.usable, found.reason) == (True, "")
     assert found.device == "NVIDIA H200 (compute capability 9.0, driver for CUDA 12.8)"
-    assert (found.memory_bytes, found.max_ranks) == (150_000_000_000, 2)
-    assert found.dtypes == ("bfloat16", "float16", "float32")
+    assert (found.memory_bytes, found.max_ranks) == (80_000_000_000, 2)
+    assert (found.dtypes, found.page_size) == (("bfloat16", "float16", "float32"), 1)
 
 
-def test_a_gpu_without_bfloat16_does_not_offer_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_that_cuda_misses_is_told_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, tmp_path, torch=CPU_BUILD)
+    monkeypatch.setattr(cuda, "read_driver", lambda: Driver("12.8", (H200, T4)))
+    found = cuda.CudaBackend(CudaSettings(attention="flashinfer")).probe()
+    assert not found.usable
+    assert [fault.split(",")[0] for fault in found.reason.split("; ")] == [
+        "GPU 1",
+        "hide it by CUDA_VISIBLE_DEVICES if there is another",
+        "torch 2.13.0+cpu is built without CUDA",
+        "install its build for CUDA 12.x or older",
+        "triton is not installed (pip install triton)",
+        "attention is set to 'flashinfer'",
+    ]
+
+
+def test_a_gpu_older_than_ampere_is_refused_with_its_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, tmp_path, torch=CUDA_BUILD, triton="")
     monkeypatch.setattr(cuda, "read_driver", lambda: Driver("12.8", (T4,)))
-    assert cuda.CudaBackend(PluginSettings()).probe().dtypes == ("float16", "float32")
+    assert cuda.CudaBackend(CudaSettings()).probe().reason == (
+        "GPU 0, Tesla T4, has compute capability 7.5, needed is 8.0 (Ampere) or newer; hide it by CUDA_VISIBLE_DEVICES if "
+        "there is another"
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ ascend
@@ -212,18 +260,39 @@ def test_what_ascend_misses_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPa
     assert gone.startswith("the CANN toolkit is said to be in /nowhere, where nothing is")
 
 
+@pytest.fixture
+def ascend_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two NPUs, with all that an executor stands on."""
+    monkeypatch.setattr(ascend, "npus", lambda: [0, 1])
+    monkeypatch.setattr(ascend, "missing_software", list)
+
+
 def test_ascend_without_an_npu_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ascend, "npus", list)
-    backend = ascend.AscendBackend(PluginSettings())
-    assert not backend.probe().usable
+    monkeypatch.setattr(ascend, "missing_software", lambda: ["torch_npu is not installed"])
+    backend = ascend.AscendBackend(AscendSettings())
+    found = backend.probe()
+    assert not found.usable
+    assert found.reason.startswith("no Ascend NPU was found")
+    assert found.reason.endswith("; torch_npu is not installed")
     with pytest.raises(BackendUnavailable, match="backend 'ascend' cannot run: no Ascend NPU was found"):
         backend.executor()
 
 
-def test_ascend_with_npus_says_that_the_executor_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ascend, "npus", lambda: [0, 1])
-    monkeypatch.setattr(ascend, "missing_software", list)
-    found = ascend.AscendBackend(PluginSettings()).probe()
-    assert not found.usable
-    assert found.reason == "the Ascend executor is not part of this version of sgframe"
+@pytest.mark.usefixtures("ascend_machine")
+def test_ascend_with_npus_is_usable_a_rank_a_device() -> None:
+    found = ascend.AscendBackend(AscendSettings()).probe()
+    assert (found.usable, found.reason) == (True, "")
     assert (found.device, found.max_ranks, found.page_size) == ("Ascend NPU 0, 1", 2, 128)
+    assert found.dtypes == ("bfloat16", "float16", "float32")
+
+
+@pytest.mark.usefixtures("ascend_machine")
+def test_ascend_announces_the_page_size_that_is_set() -> None:
+    assert ascend.AscendBackend(AscendSettings(page_size=256)).probe().page_size == 256
+
+
+@pytest.mark.parametrize("page_size", [0, 8, 100, 528])
+def test_ascend_refuses_pages_that_its_operators_do_not_take(page_size: int) -> None:
+    with pytest.raises(ValidationError, match="page_size"):
+        AscendSettings(page_size=page_size)

@@ -1,39 +1,62 @@
-"""The CUDA backend: reports what this machine has. This version has no executor for it, and says so."""
+"""The cuda backend's front door: probes the machine without loading torch."""
 
 from __future__ import annotations
 
-from sgframe import PluginSettings
+from typing import TYPE_CHECKING
+
 from sgframe.errors import BackendUnavailable
-from sgframe.interfaces.backend import Backend, Capabilities, Executor
-from sgframe_cuda.driver import DriverFault, read_driver
+from sgframe.interfaces.backend import Backend, Capabilities
+from sgframe_cuda import CudaSettings
+from sgframe_cuda.driver import Device, DriverFault, read_driver
 from sgframe_cuda.software import missing_software
 
-_NO_EXECUTOR = "the CUDA executor is not part of this version of sgframe"
-_BFLOAT16_SINCE = (8, 0)  # the first compute capability with bfloat16 in hardware (Ampere)
+if TYPE_CHECKING:
+    from sgframe_cuda.executor import CudaExecutor
+
+DTYPES = ("bfloat16", "float16", "float32")
+OLDEST = (8, 0)
+"""The compute capability (Ampere) from which on there is bfloat16 and what the kernels are compiled to."""
 
 
 class CudaBackend(Backend):
     """NVIDIA GPUs: one rank a device."""
 
-    def __init__(self, settings: PluginSettings) -> None:
-        """There is nothing to set."""
+    def __init__(self, settings: CudaSettings) -> None:
+        self._settings = settings
 
     def probe(self) -> Capabilities:
         try:
             driver = read_driver()
         except DriverFault as fault:
             return Capabilities(usable=False, reason=str(fault))
+        faults = [*_too_old(driver.devices), *missing_software(driver.cuda_version, self._settings.attention)]
         first = driver.devices[0]
-        half = ("bfloat16", "float16") if first.capability >= _BFLOAT16_SINCE else ("float16",)
         return Capabilities(
-            usable=False,
-            reason="; ".join([_NO_EXECUTOR, *missing_software(driver.cuda_version)]),
-            device=f"{first.name} (compute capability {first.capability[0]}.{first.capability[1]}, "
-            f"driver for CUDA {driver.cuda_version})",
+            usable=not faults,
+            reason="; ".join(faults),
+            device=f"{first.name} (compute capability {_dotted(first.capability)}, driver for CUDA {driver.cuda_version})",
             memory_bytes=min(device.memory_bytes for device in driver.devices),
-            dtypes=(*half, "float32"),
+            dtypes=DTYPES,
             max_ranks=len(driver.devices),
         )
 
-    def executor(self) -> Executor:
-        raise BackendUnavailable(f"backend 'cuda' cannot run: {self.probe().reason}")
+    def executor(self) -> CudaExecutor:
+        found = self.probe()
+        if not found.usable:
+            raise BackendUnavailable(f"backend 'cuda' cannot run: {found.reason}")
+        from sgframe_cuda.executor import CudaExecutor  # noqa: PLC0415 (loads torch)
+
+        return CudaExecutor(self._settings)
+
+
+def _too_old(devices: tuple[Device, ...]) -> list[str]:
+    return [
+        f"GPU {number}, {device.name}, has compute capability {_dotted(device.capability)}, needed is {_dotted(OLDEST)} "
+        "(Ampere) or newer; hide it by CUDA_VISIBLE_DEVICES if there is another"
+        for number, device in enumerate(devices)
+        if device.capability < OLDEST
+    ]
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"

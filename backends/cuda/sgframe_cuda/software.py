@@ -1,4 +1,5 @@
-"""Which of the Python packages that a CUDA executor stands on are here. Imports none of them."""
+"""Which of the Python packages that the CUDA executor stands on are here, and whether the driver can run them. Imports
+none of them."""
 
 from __future__ import annotations
 
@@ -7,16 +8,40 @@ from importlib.util import find_spec
 from pathlib import Path
 
 
-def missing_software(cuda_version: str) -> list[str]:
-    """What is missing, and what to do, for a driver that runs CUDA up to ``cuda_version``."""
+def missing_software(cuda_version: str, attention: str = "triton") -> list[str]:
+    """What is missing, and what to do, for a driver that runs CUDA up to ``cuda_version`` and the chosen ``attention``."""
     faults = [] if find_spec("triton") else ["triton is not installed (pip install triton)"]
+    if attention == "flashinfer" and not find_spec("flashinfer"):
+        faults.append(
+            "attention is set to 'flashinfer', which is not installed (pip install flashinfer-python, or set attention to "
+            "'triton')"
+        )
+    return [*_torch_faults(cuda_version), *faults]
+
+
+def _torch_faults(cuda_version: str) -> list[str]:
     torch = find_spec("torch")
     if torch is None or torch.origin is None:
-        return [f"torch is not installed; install its build for CUDA {cuda_version} or older", *faults]
+        return [f"torch is not installed; install its build for {_runs(cuda_version)}"]
     version, built_for = torch_build(Path(torch.origin).with_name("version.py").read_text())
     if not built_for:
-        faults.insert(0, f"torch {version} is built without CUDA; install its build for CUDA {cuda_version} or older")
-    return faults
+        return [f"torch {version} is built without CUDA; install its build for {_runs(cuda_version)}"]
+    if _major(built_for) > _major(cuda_version):
+        return [
+            f"the NVIDIA driver is too old: torch {version} is built for CUDA {built_for}, the driver runs CUDA up to "
+            f"{cuda_version}; update the driver, or install torch's build for {_runs(cuda_version)}"
+        ]
+    return []
+
+
+def _runs(cuda_version: str) -> str:
+    """What a driver runs: by CUDA's minor version compatibility also newer releases, as far as the first number is the
+    same."""
+    return f"CUDA {_major(cuda_version)}.x or older"
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
 
 
 def torch_build(version_file: str) -> tuple[str, str]:
