@@ -23,6 +23,8 @@ from sgframe_cpu import CpuSettings
 from sgframe_cpu.executor import CpuExecutor
 
 GREEDY = TokenSampling(seed=0, temperature=0.0)
+
+
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Checkpoint]:
     """A tiny random model of the named kind in CONFIGS, saved to disk once."""
