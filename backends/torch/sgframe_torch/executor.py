@@ -108,12 +108,15 @@ class TorchExecutor(Executor):
     def follow(self) -> None:
         assert self._member is not None, "one rank has nobody to follow"
         decode: Decoder[ScheduleBatch] = Decoder(ScheduleBatch)
+        pending: Pending | None = None
         with self._member.talk():
             while frame := self._member.group.hear():
                 batch = decode(frame)
                 self._forward_together(self._member, batch)
                 with self._in_step(batch.step):
-                    self._sample(None).result()
+                    if pending is not None:  # as with rank 0: a step is started before the last one's tokens have come
+                        pending.result()
+                    pending = self._sample(None)
 
     def close(self) -> None:
         if self._member is not None:
