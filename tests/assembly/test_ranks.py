@@ -66,7 +66,7 @@ def test_nothing_is_less_than_one_or_never(key: str) -> None:
 
 def test_more_ranks_than_the_backend_has_devices_are_refused_with_the_numbers() -> None:
     with pytest.raises(
-        BackendUnavailable, match="'simulated' runs at most 1 ranks on this machine.* but 2 are asked for"
+        BackendUnavailable, match=r"'simulated' runs at most 1 ranks on this machine.* but 2 are asked for"
     ):
         assemble({"backend": "simulated", "source": "simulated", "tp_size": 2}, None, {})
 

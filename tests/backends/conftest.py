@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 import transformers
-
 from tiny_models import CONFIGS, CONTEXT, save_model
 
 from sgframe.interfaces.backend import Executor, ExecutorSpec
