@@ -6,6 +6,7 @@ gone (the lifeline). The pulse pipe takes beats, progress and last words. The tr
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -142,6 +143,8 @@ def _work(letter: Letter, transport: Transport, pulse: Pulse, held: ExitStack) -
         executor.join(ranks, partial(_give_up, pulse))
     pulse.phase("loading the model")
     loaded = executor.load(letter.executor, pulse.progress)
+    gc.collect()
+    gc.freeze()  # else each full collection walks all that was imported and loaded, which takes longer than many steps
     if channel is not None:
         WorkerLoop(executor, channel, pulse).run(loaded)
     else:

@@ -83,9 +83,8 @@ class Child:
         """The pulse stopped: the child is gone."""
         self.code = code = self._end()
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-        words = self._last_words
         self.ended.set()
-        self._listener.on_death(self.name, words.message if words else f"the {self.name} process {how}")
+        self._listener.on_death(self.name, self.reason or f"the {self.name} process {how}")
 
     def health(self) -> ProcessHealth:
         age = time.monotonic() - self._heard
@@ -98,8 +97,10 @@ class Child:
 
     @property
     def reason(self) -> str:
-        """The message of that error."""
-        return self._last_words.message if self._last_words else ""
+        """What that error says; of one that is not ours, its class and whose it is, too."""
+        if (words := self._last_words) is None:
+            return ""
+        return words.message if hasattr(errors, words.error) else f"{self.name}: {words.error}: {words.message}"
 
     async def stop(self) -> None:
         """Wait until it has ended, which its channels' closing makes it do; kill it when it does not."""

@@ -64,16 +64,19 @@ def test_nothing_is_less_than_one_or_never(key: str) -> None:
     assert key in refusal(**{key: 0})
 
 
-def test_more_ranks_than_the_backend_has_devices_are_refused_with_the_numbers() -> None:
-    with pytest.raises(
-        BackendUnavailable, match=r"'simulated' runs at most 1 ranks on this machine.* but 2 are asked for"
-    ):
-        assemble({"backend": "simulated", "source": "simulated", "tp_size": 2}, None, {})
+@pytest.mark.parametrize("machines", [{}, {"nnodes": 2, "dist_addr": "192.0.2.7:29500"}], ids=["one", "two"])
+def test_a_backend_of_one_rank_is_refused_several_wherever_they_stand(machines: dict[str, Any]) -> None:
+    with pytest.raises(BackendUnavailable, match="'simulated' runs on one rank only, but tp_size is 2"):
+        assemble({"backend": "simulated", "source": "simulated", "tp_size": 2, **machines}, None, {})
 
 
-def test_only_the_ranks_of_this_machine_need_devices_here() -> None:
-    values = {"backend": "simulated", "source": "simulated", "tp_size": 2, "nnodes": 2, "dist_addr": "192.0.2.7:29500"}
-    assemble(values, None, {})
+def test_more_ranks_than_the_machine_has_room_for_are_refused_with_the_numbers() -> None:
+    with pytest.raises(BackendUnavailable, match=r"'cpu' has room for 64 ranks on this machine .*, but 65 are asked for"):
+        assemble({"backend": "cpu", "tp_size": 65}, None, {})
+
+
+def test_only_the_ranks_of_this_machine_need_room_here() -> None:
+    assemble({"backend": "cpu", "tp_size": 66, "nnodes": 2, "dist_addr": "192.0.2.7:29500"}, None, {})
 
 
 def test_ranks_cannot_live_in_one_process() -> None:

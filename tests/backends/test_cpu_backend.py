@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -41,6 +42,14 @@ def test_memory_is_what_the_kernel_calls_available(machine):
 def test_a_container_plans_within_its_limit(machine):
     machine(limit="1000000000", current="300000000")
     assert probe().memory_bytes == 700_000_000
+
+
+def test_a_process_with_a_limit_of_its_own_plans_within_that(machine, monkeypatch, tmp_path):
+    machine()
+    (tmp_path / "statm").write_text("1000 500 100 1 0 400 0\n")
+    monkeypatch.setattr(memory, "STATM", tmp_path / "statm")
+    monkeypatch.setattr(memory.resource, "getrlimit", lambda which: (10**9, 10**9))
+    assert probe().memory_bytes == 10**9 - 1000 * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16"])

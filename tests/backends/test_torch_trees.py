@@ -49,7 +49,7 @@ def lines(inputs):
 
 def test_nodes_off_the_line_read_the_prompt_and_their_path(table):
     step = run(table, [3], [7], [90, 91, 1, 2, 3, 4, 5], [new_tree(3, [50, 51], [60, 61, 62, 63, 64], FORKED)])
-    inputs = branch(step.inputs, step.tree_parts)
+    inputs = branch(step.inputs, step.tree_parts, PlainOps())
     assert lines(inputs) == [
         ([0, 1, 2, 3], [90, 91, 1, 2]),
         ([3, 4], [90, 91, 1, 3, 4]),
@@ -62,7 +62,7 @@ def test_nodes_off_the_line_read_the_prompt_and_their_path(table):
 
 def test_tensors_keep_the_types_that_attention_reads(table):
     step = run(table, [3], [7], [90, 91, 1, 2, 3, 4, 5], [new_tree(3, [50, 51], [60, 61, 62, 63, 64], FORKED)])
-    inputs = branch(step.inputs, step.tree_parts)
+    inputs = branch(step.inputs, step.tree_parts, PlainOps())
     for name in ("tokens", "positions", "slots", "rows", "query_starts", "kv_lengths", "page_table"):
         assert getattr(inputs, name).dtype == getattr(step.inputs, name).dtype, name
         assert getattr(inputs, name).is_contiguous(), name
@@ -71,14 +71,14 @@ def test_tensors_keep_the_types_that_attention_reads(table):
 def test_later_nodes_read_what_an_earlier_step_wrote(table):
     run(table, [3], [5], [90, 91, 1, 2, 3], [new_tree(3, [50, 51], [60, 61, 62, 63, 64], FORKED)])
     step = run(table, [3], [2], [4, 5])
-    assert lines(branch(step.inputs, step.tree_parts)) == [([4], [90, 91, 1, 3, 4]), ([2], [90, 91, 5])]
+    assert lines(branch(step.inputs, step.tree_parts, PlainOps())) == [([4], [90, 91, 1, 3, 4]), ([2], [90, 91, 5])]
 
 
 def test_rows_beside_a_tree_stay_as_they_are(table):
     plain = [NewRow(row, ints([7, 8, 9]), 3, ints(), GREEDY) for row in (1, 2)]
     admitted = [*plain, new_tree(5, [50], [60, 61, 62], [-1, -1, 1])]
     step = run(table, [2, 5, 1], [3, 4, 2], [10, 11, 12, 20, 21, 22, 23, 30, 31], admitted)
-    assert lines(branch(step.inputs, step.tree_parts)) == [
+    assert lines(branch(step.inputs, step.tree_parts, PlainOps())) == [
         ([0, 1, 2], [10, 11, 12]),
         ([0, 1], [20, 21]),
         ([1, 2], [20, 22, 23]),
@@ -89,7 +89,7 @@ def test_rows_beside_a_tree_stay_as_they_are(table):
 @pytest.mark.parametrize(("count", "parents"), [(2, FORKED), (4, FORKED), (7, [-1, 0, 1, 2, 3])])
 def test_what_lies_in_one_line_needs_no_further_rows(table, count, parents):
     step = run(table, [3], [count], range(count), [new_tree(3, [50, 51], [60, 61, 62, 63, 64], parents)])
-    assert branch(step.inputs, step.tree_parts) is step.inputs
+    assert branch(step.inputs, step.tree_parts, PlainOps()) is step.inputs
 
 
 def test_a_step_without_trees_has_no_tree_parts(table):

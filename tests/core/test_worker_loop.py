@@ -68,6 +68,9 @@ class ScriptedExecutor(Executor):
         self.log.append(f"sample {self.step}" + (" masked" if masks else ""))
         return self.samples.get(self.step, lambda: Ready(StepOutput(self.step, ints(), ints())))()
 
+    def fatal(self, error: Exception) -> bool:
+        return isinstance(error, RankLost)
+
     def close(self) -> None:
         pass
 
@@ -195,7 +198,7 @@ def test_the_masks_of_a_step_that_failed_are_taken_in() -> None:
 
 
 @pytest.mark.parametrize("at", ["forward", "sample", "result"])
-def test_a_lost_rank_ends_the_worker(at: str) -> None:
+def test_what_is_fatal_ends_the_worker(at: str) -> None:
     log, lost = Log(), RankLost("rank 1 of 2 died")
 
     def sample() -> Pending:

@@ -40,6 +40,7 @@ class CpuBackend(Backend):
             memory_bytes=available_memory(),
             dtypes=preferred_dtypes(),
             max_ranks=MOST_RANKS,
+            joins=True,
         )
 
     def executor(self) -> CpuExecutor:

@@ -38,6 +38,7 @@ class CudaBackend(Backend):
             memory_bytes=min(device.memory_bytes for device in driver.devices),
             dtypes=DTYPES,
             max_ranks=len(driver.devices),
+            joins=True,
         )
 
     def executor(self) -> CudaExecutor:

@@ -26,6 +26,12 @@ class CudaExecutor(TorchExecutor):
         graphs = [self._graphs.ledger_line] if self._graphs else []
         return replace(loaded, ledger=[*loaded.ledger, *graphs, *ledger_lines(self._ops.device)])
 
+    def fatal(self, error: Exception) -> bool:
+        """A fault of the GPU, such as an illegal access, spoils this process's every later call; to be out of memory does
+        not."""
+        broken = isinstance(error, torch.AcceleratorError) and not isinstance(error, torch.OutOfMemoryError)
+        return broken or super().fatal(error)
+
     def close(self) -> None:
         super().close()
         torch.cuda.empty_cache()  # torch keeps what was freed, and another process may want it

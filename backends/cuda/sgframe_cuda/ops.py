@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -91,6 +92,8 @@ class CudaOps(TritonOps):
 
     def place(self, ranks: Ranks) -> None:
         """Take the GPU of this rank's number among those that CUDA_VISIBLE_DEVICES shows. Raises BackendUnavailable."""
+        for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING"):
+            os.environ.setdefault(name, "0")  # its watchdog would end the process before anybody has said why
         count = torch.cuda.device_count()
         if ranks.local_rank >= count:
             raise BackendUnavailable(

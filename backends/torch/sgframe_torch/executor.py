@@ -40,11 +40,15 @@ class _Computed:
     logits: Tensor
 
 
+Waiting = Callable[[int], AbstractContextManager[None]]
+"""What is held while this rank waits in the step of that number."""
+
+
 class _Launched:
     """See Pending. The rows that were sampled learn their tokens when these come."""
 
-    def __init__(self, number: int, numbers: Sequence[int], rows: Sequence[Row], download: Download) -> None:
-        self._number, self._numbers, self._rows, self._download = number, numbers, rows, download
+    def __init__(self, step: Step, rows: Sequence[Row], download: Download, waiting: Waiting) -> None:
+        self._step, self._rows, self._download, self._waiting = step, rows, download, waiting
         self._output: StepOutput | None = None
 
     def done(self) -> bool:
@@ -52,10 +56,12 @@ class _Launched:
 
     def result(self) -> StepOutput:
         if self._output is None:
-            tokens = self._download.wait().tolist()
+            number = self._step.batch.step
+            with self._waiting(number):
+                tokens = self._download.wait().tolist()
             for row, token in zip(self._rows, tokens, strict=True):
                 row.settle(token)
-            self._output = StepOutput(self._number, ints(self._numbers), ints(tokens))
+            self._output = StepOutput(number, ints(self._step.sampled), ints(tokens))
         return self._output
 
 
@@ -89,21 +95,22 @@ class TorchExecutor(Executor):
     def forward(self, batch: ScheduleBatch) -> None:
         """See Executor.forward. If the model raises, the batch's diff stands, but none of its tokens count as computed.
 
-        Several ranks cannot go on from there, since the others wait for this one: then it raises RankLost.
+        Several ranks cannot go on from there, since the others wait for this one: then it is fatal.
         """
-        if self._member is None:
-            self._forward(batch)
-        else:
+        if self._member is not None:
             with self._member.talk():
                 self._member.group.tell(encode(batch))
-            self._forward_together(self._member, batch)
+        self._execute(batch)
 
     def sample(self, masks: Masks | None) -> Pending:
         batch = self._computed.step.batch
         if batch.masked and masks is None:
             raise ValueError(f"step {batch.step} needs its grammar masks to be sampled")
         with self._in_step(batch.step):
-            return self._sample(masks)
+            pending = self._sample(masks)
+        if self._member is not None and not pending.done():
+            self._member.expect(batch.step)
+        return pending
 
     def follow(self) -> None:
         assert self._member is not None, "one rank has nobody to follow"
@@ -112,20 +119,24 @@ class TorchExecutor(Executor):
         with self._member.talk():
             while frame := self._member.group.hear():
                 batch = decode(frame)
-                self._forward_together(self._member, batch)
+                self._execute(batch)
+                if pending is not None:  # as with rank 0: a step is started before the last one's tokens have come
+                    pending.result()
                 with self._in_step(batch.step):
-                    if pending is not None:  # as with rank 0: a step is started before the last one's tokens have come
-                        pending.result()
                     pending = self._sample(None)
 
+    def fatal(self, error: Exception) -> bool:
+        return isinstance(error, RankLost) or (self._member is not None and self._member.failed)
+
     def close(self) -> None:
+        if self._member is not None and "_running" in self.__dict__:
+            self._member.dismiss()
+        # Recordings go before the group: a library waits for those that hold its collectives before it leaves.
+        for held in ("_graphs", "_computed", "_running"):
+            self.__dict__.pop(held, None)
         if self._member is not None:
-            if "_running" in self.__dict__:
-                self._member.dismiss()
             self._member.close()
         self._member = None
-        for held in ("_running", "_graphs", "_computed"):
-            self.__dict__.pop(held, None)
 
     @property
     def _group(self) -> Group:
@@ -139,17 +150,9 @@ class TorchExecutor(Executor):
 
     # ------------------------------------------------------------------------------------------- forward
 
-    def _forward_together(self, member: Member, batch: ScheduleBatch) -> None:
-        try:
-            with member.step(batch.step), member.together(f"in step {batch.step}"):
-                self._forward(batch)
-        except RankLost:
-            raise
-        except Exception as error:
-            raise RankLost(
-                f"rank {member.group.rank} of {member.group.size} failed in step {batch.step}, and the others cannot go on "
-                f"without it: {type(error).__name__}: {error}"
-            ) from error
+    def _execute(self, batch: ScheduleBatch) -> None:
+        with self._in_step(batch.step), self._together(f"in step {batch.step}"):
+            self._forward(batch)
 
     @torch.inference_mode()
     def _forward(self, batch: ScheduleBatch) -> None:
@@ -159,7 +162,7 @@ class TorchExecutor(Executor):
             self._member.applied(step)
         hidden = logits = torch.empty(0)
         if batch.rows:
-            inputs = branch(step.inputs, step.tree_parts) if step.tree_parts else step.inputs
+            inputs = branch(step.inputs, step.tree_parts, self._ops) if step.tree_parts else step.inputs
             hidden, logits = self._replay(step) or self._compute(inputs, step.sampled_at)
         rows.advance(batch)
         self._computed = _Computed(step, hidden, logits)
@@ -192,13 +195,13 @@ class TorchExecutor(Executor):
         tokens = self._choose(states, masks)
         for state in states:
             state.await_token()
-        launched = _Launched(step.batch.step, step.sampled, states, self._ops.download(tokens))
+        launched = _Launched(step, states, self._ops.download(tokens), self._in_step)
         if asks_logprobs(states) or step.prompt_spans or step.tree_parts:
             return Ready(self._with_logprobs(launched.result(), states))
         if launched.done():
             return Ready(launched.result())
         if states:
-            rows.relay(step.sampled, tokens)
+            rows.relay(step, tokens)
         return launched
 
     def _choose(self, states: Sequence[Row], masks: Masks | None) -> Tensor:

@@ -72,14 +72,14 @@ def choose_slots(spec: ExecutorSpec, context: int, per_slot: int, available: int
         if wanted < 1:
             raise ModelError(f"kv_memory is {spec.kv_bytes} bytes, but one token takes {per_slot} bytes; give more")
     else:
-        wanted = max(budget // per_slot, context)
+        wanted = max(min(budget, available) // per_slot, context)
     slots = min(wanted, spec.max_rows * context)
     if slots * per_slot > available:
-        most = max(available, 0) // per_slot
-        remedy = f"{most} slots would fit: set kv_slots to {most} or less" if most else "not even one slot fits"
+        most = available // per_slot
+        fitting = f"kv_memory to {most * per_slot}" if spec.kv_bytes and not spec.kv_slots else f"kv_slots to {most}"
+        remedy = f"set {fitting} or less" if most else f"lower max_running ({spec.max_rows}) or max_step_tokens first"
         raise ModelError(
             f"the KV does not fit: {slots} slots × {per_slot} bytes = {slots * per_slot // MIB} MiB, but "
-            f"{max(available, 0) // MIB} MiB are left after weights and workspace; {remedy}, or lower max_running, "
-            f"max_step_tokens or context_length ({context} now)"
+            f"{available // MIB} MiB are left after weights and workspace; {remedy}"
         )
     return slots

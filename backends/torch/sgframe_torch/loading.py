@@ -17,7 +17,7 @@ from sgframe.sampling import TokenSampling
 from sgframe_torch.kv import LayerKV, allocate, choose_slots, slot_bytes
 from sgframe_torch.models import Model, check_ranks, load_model
 from sgframe_torch.models.rope import context_limit
-from sgframe_torch.needs import Needs, workspace
+from sgframe_torch.needs import PROMPT_SLICE, Needs, memory_errors
 from sgframe_torch.ops import DeviceOps
 from sgframe_torch.parallel.agreement import require_same, smallest
 from sgframe_torch.parallel.group import Group
@@ -49,20 +49,28 @@ def load(spec: ExecutorSpec, ops: DeviceOps, group: Group, progress: Callable[[s
     dtype = getattr(torch, dtype_name)
     context = choose_context(spec, config)
     require_same(group, config, spec, dtype_name)
-    needs = Needs(stored_bytes(folder, dtype) // group.size, workspace(spec, config, context, dtype, group.size))
+    needs = Needs(spec, config, context, dtype, group.size, stored_bytes(folder, dtype) // group.size)
     needs.check(smallest(group, ops.available_memory()))
-    model = load_model(folder, config, dtype, ops, group, progress)
+    with memory_errors(needs):
+        return _load(needs, ops, group, progress, dtype_name)
+
+
+def _load(
+    needs: Needs, ops: DeviceOps, group: Group, progress: Callable[[str, int, int], None], dtype_name: str
+) -> Running:
+    spec, config, context, dtype = needs.spec, needs.config, needs.context, needs.dtype
+    model = load_model(Path(spec.checkpoint.folder), config, dtype, ops, group, progress)
     available = smallest(group, ops.available_memory())  # and by then all ranks have loaded
-    per_slot = slot_bytes(model.kv_shapes, dtype)
-    room = available - needs.workspace.total
-    chosen = choose_slots(spec, context, per_slot, room, ops.kv_budget(max(room, 0)))
+    per_slot, spare = slot_bytes(model.kv_shapes, dtype), SPARE_PAGES * ops.page_size
+    room = max(0, available - needs.workspace - spare * per_slot)
+    chosen = choose_slots(spec, context, per_slot, room, ops.kv_budget(room))
     slots = chosen // ops.page_size * ops.page_size
     if not slots:
         raise ModelError(f"{chosen} KV slots are less than a page of {ops.page_size}; give more kv_slots or kv_memory")
     ledger = [
         LedgerLine("weights", model.weight_bytes, "measured", f"{spec.checkpoint.name}, {dtype_name}"),
         LedgerLine("KV slots", slots * per_slot, "computed", f"{slots} slots × {per_slot} bytes"),
-        LedgerLine("workspace", needs.workspace.total, "computed", "activations, logits and page table, at most"),
+        LedgerLine("workspace", needs.workspace, "computed", "activations, logits and page table, at most"),
     ]
     if model.packed_bytes:
         ledger.insert(1, LedgerLine("packed head", model.packed_bytes, "measured", "copy of the tied embedding"))
@@ -74,7 +82,7 @@ def load(spec: ExecutorSpec, ops: DeviceOps, group: Group, progress: Callable[[s
         dtype=dtype_name,
         ledger=ledger,
     )
-    kv = allocate(model.kv_shapes, slots + SPARE_PAGES * ops.page_size, dtype, ops.device)
+    kv = allocate(model.kv_shapes, slots + spare, dtype, ops.device)
     running = Running(model, kv, RowTable(spec.max_rows, context, ops), announcement)
     _warm_up(running, ops)
     return running
@@ -84,7 +92,8 @@ def _warm_up(running: Running, ops: DeviceOps) -> None:
     """Run a short prompt, a single token and a draw under a mask, so that kernels are compiled before the first request."""
     vocab_size, none = running.announcement.vocab_size, ints()
     sampling = TokenSampling(seed=0, temperature=1.0, top_p=0.9)
-    for count in (min(2, running.announcement.context_length), 1):  # in slots that nobody has yet
+    most = min(PROMPT_SLICE, running.announcement.context_length, running.announcement.slots)
+    for count in (most, 1):  # in slots that nobody has yet
         tokens, slots = ints([0] * count), ints(range(count))
         row = NewRow(0, tokens, count, none, sampling)
         step = running.rows.apply(ScheduleBatch(0, none, [row], [], ints([0]), ints([count]), slots, ints([1])))

@@ -6,7 +6,6 @@ step's inputs are index tensors, ragged rows laid end to end without padding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -119,6 +118,7 @@ class Step:
     inputs: StepInputs
     sampled: list[int]
     sampled_at: Tensor
+    sampled_rows: Tensor
     prompt_spans: list[PromptSpan]
     tree_parts: list[TreePart]
 
@@ -165,10 +165,10 @@ class RowTable:
         for row, count in zip(batch.rows, batch.counts, strict=True):
             self._rows[row].computed += count
 
-    def relay(self, rows: Sequence[int], tokens: Tensor) -> None:
-        """Keep ``tokens`` [n], sampled for ``rows``, on the device for the next step, which may come before they are known
+    def relay(self, step: Step, tokens: Tensor) -> None:
+        """Keep ``tokens`` [n], sampled in ``step``, on the device for the next step, which may come before they are known
         to the host."""
-        self._relay[self._upload(np.array(rows))] = tokens.clamp(min=0)
+        self._relay[step.sampled_rows] = tokens.clamp(min=0)
 
     def _admit(self, new: NewRow) -> None:
         computed = len(new.slots)
@@ -191,7 +191,20 @@ class RowTable:
         positions = np.arange(len(tokens)) + np.repeat(computed - starts[:-1], counts)
         sampled = _numpy(batch.samples).astype(bool)
         lengths = computed + counts
-        tokens_, positions_, slots, rows_, starts_, lengths_, sampled_at, owners = self._upload_all(
+        awaited = [order for order, row in enumerate(known) if row.awaited >= 0]  # each row's first to be computed
+        (
+            tokens_,
+            positions_,
+            slots,
+            rows_,
+            starts_,
+            lengths_,
+            sampled_at,
+            owners,
+            sampled_rows,
+            awaited_at,
+            awaited_rows,
+        ) = self._upload_all(
             [
                 tokens,
                 positions,
@@ -201,9 +214,13 @@ class RowTable:
                 lengths,
                 (starts[1:] - 1)[sampled],
                 np.repeat(rows, counts),
+                rows[sampled],
+                starts[awaited],
+                rows[awaited],
             ]
         )
-        self._take_from_relay(tokens_, known, rows, starts)
+        if awaited:  # tokens that only the device knows
+            tokens_[awaited_at] = self._relay[awaited_rows]
         self._page_table[owners, positions_] = slots.int()
         inputs = StepInputs(tokens_, positions_, slots, rows_, starts_, lengths_, self._page_table, starts, lengths)
         spans = [
@@ -216,13 +233,7 @@ class RowTable:
             for order, row in enumerate(known)
             if row.tree is not None
         ]
-        return Step(batch, inputs, rows[sampled].tolist(), sampled_at, spans, parts)
-
-    def _take_from_relay(self, tokens: Tensor, known: Sequence[Row], rows: Ints32, starts: Ints32) -> None:
-        """Fill in those of the step's ``tokens`` that only the device knows."""
-        awaited = [order for order, row in enumerate(known) if row.awaited >= 0]  # each row's first to be computed
-        if awaited:
-            tokens[self._upload(starts[awaited])] = self._relay[self._upload(rows[awaited])]
+        return Step(batch, inputs, rows[sampled].tolist(), sampled_at, sampled_rows, spans, parts)
 
     def _prompt_span(self, number: int, flat: int, count: int) -> PromptSpan | None:
         row = self._rows[number]

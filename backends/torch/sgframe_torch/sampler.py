@@ -55,10 +55,13 @@ class Sampler:
         finite = largest.isfinite()
         shaped = [i for i, state in enumerate(states) if masks is not None or not _takes_argmax(state.sampling)]
         if shaped:
-            rows = self._ops.upload(np.array(shaped))
-            chosen[rows] = self._shape(
-                logits[rows].float(), [states[i] for i in shaped], None if masks is None else masks[rows]
-            )
+            if len(shaped) == len(states):
+                chosen = self._shape(logits.to(torch.float32, copy=True), states, masks)
+            else:
+                rows = self._ops.upload(np.array(shaped))
+                chosen[rows] = self._shape(
+                    logits[rows].float(), [states[i] for i in shaped], None if masks is None else masks[rows]
+                )
         return torch.where(finite, chosen, INVALID)
 
     def logprobs(self, logits: Tensor, tokens: Sequence[int], states: Sequence[RowState]) -> list[Logprobs | None]:
@@ -75,26 +78,28 @@ class Sampler:
 
     def _shape(self, work: Tensor, states: Sequence[RowState], masks: Tensor | None) -> Tensor:
         """Next tokens [n] of the rows of ``work`` [n, vocab] float32, which is overwritten."""
-        _penalise(work, states)
+        _penalise(work, states, self._ops)
         if masks is not None:
             self._ops.apply_mask(work, masks)
         largest, chosen = work.max(dim=-1)
         drawn = [i for i, state in enumerate(states) if state.sampling.temperature > 0]
         if drawn:
-            rows = self._ops.upload(np.array(drawn))
-            chosen[rows] = self._ops.draw(work[rows], self._draws([states[i] for i in drawn]))
+            rows, *draws = self._ops.upload_all([np.array(drawn), *self._draws([states[i] for i in drawn])])
+            if len(drawn) == len(states):
+                chosen = self._ops.draw(work, Draws(*draws))
+            else:
+                chosen[rows] = self._ops.draw(work[rows], Draws(*draws))
         return torch.where(largest.isfinite(), chosen, INVALID)
 
-    def _draws(self, states: Sequence[RowState]) -> Draws:
+    def _draws(self, states: Sequence[RowState]) -> list[np.ndarray]:
         samplings = [state.sampling for state in states]
-        upload = self._ops.upload
-        return Draws(
-            upload(np.maximum(np.array([s.temperature for s in samplings], np.float32), np.finfo(np.float32).tiny)),
-            upload(np.array([min(s.top_k, self._vocab_size) for s in samplings], np.int32)),
-            upload(np.array([s.top_p for s in samplings], np.float32)),
-            upload(np.array([s.min_p for s in samplings], np.float32)),
-            upload(np.array([uniform(state.sampling.seed, len(state.tokens)) for state in states])),
-        )
+        return [
+            np.maximum(np.array([s.temperature for s in samplings], np.float32), np.finfo(np.float32).tiny),
+            np.array([min(s.top_k, self._vocab_size) for s in samplings], np.int32),
+            np.array([s.top_p for s in samplings], np.float32),
+            np.array([s.min_p for s in samplings], np.float32),
+            np.array([uniform(state.sampling.seed, len(state.tokens)) for state in states]),
+        ]
 
 
 def asks_logprobs(states: Sequence[RowState]) -> bool:
@@ -115,21 +120,24 @@ def _penalised(sampling: TokenSampling) -> bool:
 _Edits = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 
 
-def _penalise(work: Tensor, states: Sequence[RowState]) -> None:
-    _edit(work, map(_repetition, states), lambda old, penalty: torch.where(old > 0, old / penalty, old * penalty))
-    _edit(work, map(_frequency_and_presence, states), torch.sub)
-    _edit(work, map(_bias, states), torch.add)
+def _penalise(work: Tensor, states: Sequence[RowState], ops: DeviceOps) -> None:
+    _edit(work, map(_repetition, states), lambda old, penalty: torch.where(old > 0, old / penalty, old * penalty), ops)
+    _edit(work, map(_frequency_and_presence, states), torch.sub, ops)
+    _edit(work, map(_bias, states), torch.add, ops)
 
 
-def _edit(work: Tensor, edits: Iterable[_Edits | None], change: Callable[[Tensor, Tensor], Tensor]) -> None:
+def _edit(
+    work: Tensor, edits: Iterable[_Edits | None], change: Callable[[Tensor, Tensor], Tensor], ops: DeviceOps
+) -> None:
     """Replace single logits by ``change(logit, value)``; ``edits`` gives each row's distinct ids and values, or None."""
     found = [(row, *edit) for row, edit in enumerate(edits) if edit is not None]
     if not found:
         return
     rows = np.concatenate([np.full(len(ids), row) for row, ids, _ in found])
-    where = torch.from_numpy(np.stack([rows, np.concatenate([ids for _, ids, _ in found])])).to(work.device)
-    values = torch.from_numpy(np.concatenate([values for *_, values in found])).to(work.device)
-    work[where[0], where[1]] = change(work[where[0], where[1]], values)
+    where, which, values = ops.upload_all(
+        [rows, np.concatenate([ids for _, ids, _ in found]), np.concatenate([values for *_, values in found])]
+    )
+    work[where, which] = change(work[where, which], values)
 
 
 def _repetition(state: RowState) -> _Edits | None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from sgframe.messages import Ints, TreeScores, ints
 from sgframe_torch.models import Model
 from sgframe_torch.needs import PROMPT_SLICE
+from sgframe_torch.ops import DeviceOps
 from sgframe_torch.rows import StepInputs, TreePart
 
 
@@ -33,7 +34,7 @@ class _Chain:
         return self.part.prompt_len + len(self.path)
 
 
-def branch(inputs: StepInputs, parts: Sequence[TreePart]) -> StepInputs:
+def branch(inputs: StepInputs, parts: Sequence[TreePart], ops: DeviceOps) -> StepInputs:
     """``inputs`` in which each node sees the prompt, its ancestors and itself, at the position that its depth gives it.
 
     Tokens and slots stay as they are. What of a tree lies in one line with its prompt attends as any row does. The other
@@ -47,14 +48,14 @@ def branch(inputs: StepInputs, parts: Sequence[TreePart]) -> StepInputs:
     begins, rows, lengths = _segments(inputs, chains)
     starts = np.append(begins, len(inputs.tokens)).astype(np.int32)
     positions = np.arange(len(inputs.tokens)) + np.repeat(lengths - starts[1:], np.diff(starts))
-    device = inputs.tokens.device
+    positions_, rows_, starts_, lengths_ = ops.upload_all([positions, rows, starts, lengths])
     return replace(
         inputs,
-        positions=torch.from_numpy(positions).to(device),
-        rows=torch.from_numpy(rows).to(device),
-        query_starts=torch.from_numpy(starts).to(device),
-        kv_lengths=torch.from_numpy(lengths).to(device),
-        page_table=_page_table(inputs, chains, int(lengths.max())),
+        positions=positions_,
+        rows=rows_,
+        query_starts=starts_,
+        kv_lengths=lengths_,
+        page_table=_page_table(inputs, chains, int(lengths.max()), ops),
         host_starts=starts,
         host_lengths=lengths,
         paged=False,
@@ -86,7 +87,7 @@ def _path(parents: Ints, node: int) -> list[int]:
 def _segments(inputs: StepInputs, chains: Sequence[_Chain]) -> np.ndarray:
     """int32 [3, segments]: the first flat token of each, its row in the step's page table, and its length in KV. A row
     keeps what comes before its first chain."""
-    starts, lengths = inputs.query_starts.tolist(), inputs.kv_lengths.tolist()
+    starts, lengths = inputs.host_starts.tolist(), inputs.host_lengths.tolist()
     ends = starts[1:]
     for each in reversed(chains):
         ends[each.part.order] = each.flat
@@ -99,18 +100,18 @@ def _segments(inputs: StepInputs, chains: Sequence[_Chain]) -> np.ndarray:
     return np.array(sorted(segments), dtype=np.int32).T.copy()
 
 
-def _page_table(inputs: StepInputs, chains: Sequence[_Chain], width: int) -> Tensor:
+def _page_table(inputs: StepInputs, chains: Sequence[_Chain], width: int, ops: DeviceOps) -> Tensor:
     """int32 [rows of the step + chains, ``width``]: a chain's row lists the slots of the prompt, then of its path."""
-    table, device = inputs.page_table, inputs.tokens.device
-    rows = torch.tensor([each.part.row for each in chains], device=device)
-    lines = table[rows, :width]
+    table = inputs.page_table
     entries = [
-        (line, each.part.prompt_len + depth, each.part.prompt_len + node)
+        (line, each.part.row, each.part.prompt_len + depth, each.part.prompt_len + node)
         for line, each in enumerate(chains)
         for depth, node in enumerate(each.path)
     ]
-    line, position, index = torch.tensor(entries, device=device).T
-    lines[line, position] = table[rows[line], index]
+    rows = np.array([each.part.row for each in chains])
+    chosen, (line, row, position, index) = ops.upload_all([rows, np.array(entries).T.copy()])
+    lines = table[chosen, :width]
+    lines[line, position] = table[row, index]
     return torch.cat((table[inputs.rows, :width], lines))
 
 

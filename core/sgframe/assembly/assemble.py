@@ -39,7 +39,7 @@ class Configuration:
     def choose_usable(self) -> Choices:
         """The same, for a start on this machine: raises BackendUnavailable when the chosen devices are not there."""
         choices = self.choose()
-        require_usable(self.plugins, choices[Seam.BACKEND], self.settings.local_ranks)
+        require_usable(self.plugins, choices[Seam.BACKEND], self.settings.tp_size, self.settings.local_ranks)
         transport: type[Transport] = choices[Seam.TRANSPORT].load()
         if self.settings.tp_size > 1 and transport.in_process:
             raise ConfigError(

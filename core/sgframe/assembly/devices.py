@@ -26,15 +26,16 @@ def probe_offer(offer: Offer) -> Capabilities:
     return Capabilities(usable=False, reason=offer.obstacle) if offer.obstacle else probe(choice_of(offer, {}))
 
 
-def require_usable(plugins: Plugins, choice: Choice, ranks: int = 1) -> Capabilities:
+def require_usable(plugins: Plugins, choice: Choice, ranks: int = 1, ranks_here: int = 1) -> Capabilities:
     """What the chosen backend can do here. Raises BackendUnavailable with its reason and the backends that can run, or with
-    the numbers when it has no room for so many ``ranks`` on this machine."""
+    the numbers when it has no room for so many ``ranks``, of which ``ranks_here`` are to be on this machine."""
     found = probe(choice)
-    if found.usable and ranks > found.max_ranks:
+    if found.usable and ranks > 1 and not found.joins:
+        raise BackendUnavailable(f"backend '{choice.name}' runs on one rank only, but tp_size is {ranks}: leave it out")
+    if found.usable and ranks_here > found.max_ranks:
         raise BackendUnavailable(
-            f"backend '{choice.name}' runs at most {found.max_ranks} ranks on this machine ({found.device or 'no device'}), "
-            f"but {ranks} are asked for: set tp_size to {found.max_ranks} or less, or spread the ranks over more machines "
-            "(nnodes)"
+            f"backend '{choice.name}' has room for {found.max_ranks} ranks on this machine ({found.device or 'no device'}), "
+            f"but {ranks_here} are asked for: lower tp_size, or spread the ranks over more machines (nnodes)"
         )
     if found.usable:
         return found

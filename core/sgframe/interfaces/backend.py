@@ -17,7 +17,7 @@ class Capabilities:
 
     ``reason`` is empty when it is usable, else one sentence: what is missing and what to do. ``dtypes`` are in order of
     preference; ``memory_bytes`` is what one rank may plan with; ``max_ranks`` bounds how many ranks may share a model on
-    this machine.
+    this machine; ``joins`` says whether its executors can be some of several ranks at all.
     """
 
     usable: bool
@@ -27,6 +27,7 @@ class Capabilities:
     page_size: int = 1
     dtypes: tuple[str, ...] = ()
     max_ranks: int = 1
+    joins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class Executor(ABC):
     """
 
     def join(self, ranks: Ranks, give_up: Callable[[str], None]) -> None:
-        """Become one of several ranks. Only called where ``Capabilities.max_ranks`` allows them.
+        """Become one of several ranks. Only called where ``Capabilities.joins``.
 
         ``give_up(reason)`` ends this process with ``reason``, from any thread: when another rank is gone or stands still,
         or has not executed what this one did. Raises ConfigError when the others cannot be reached.
@@ -132,6 +133,11 @@ class Executor(ABC):
     def follow(self) -> None:
         """Execute, after load, what rank 0 executes; return when it has closed."""
         raise NotImplementedError(f"{type(self).__name__} runs on one rank only")
+
+    def fatal(self, error: Exception) -> bool:
+        """Whether after ``error``, which forward, sample or a result raised, this executor is of no more use: then its
+        process ends. Else the requests of that step fail, and the next one is tried."""
+        return False
 
     @abstractmethod
     def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:

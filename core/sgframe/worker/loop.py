@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 
-from sgframe.errors import PeerLost, RankLost
+from sgframe.errors import PeerLost
 from sgframe.interfaces.backend import Executor, Pending
 from sgframe.interfaces.transport import Channel
 from sgframe.messages import Decoder, Loaded, Masks, PlanMessage, ScheduleBatch, StepFailed, StepOutput, encode
@@ -39,7 +40,7 @@ class WorkerLoop:
                 batch = self._next_batch(pending)
                 failed = None if batch is None else self._forward(batch)
                 if pending is not None:
-                    self._channel.send(encode(pending.finish()))
+                    self._channel.send(encode(self._finish(pending)))
                 pending = None if batch is None else self._sample(batch, failed)
         except PeerLost as lost:
             log.debug("the scheduler is gone: %s", lost)
@@ -50,7 +51,7 @@ class WorkerLoop:
             self._pulse.phase("idle")
         frame = None
         while frame is None:
-            if pending is not None and pending.done():
+            if pending is not None and _done(pending):
                 return None
             frame = self._channel.recv(None if pending is None else 0)
             if frame is None:
@@ -64,10 +65,8 @@ class WorkerLoop:
         try:
             self._pulse.phase("forward")
             self._executor.forward(batch)
-        except RankLost:
-            raise
         except Exception as error:
-            return _failed(batch, error)
+            return self._failed(batch, error)
         return None
 
     def _sample(self, batch: ScheduleBatch, failed: StepFailed | None) -> _Started:
@@ -76,11 +75,24 @@ class WorkerLoop:
             try:
                 self._pulse.phase("sampling")
                 return _Started(batch, self._executor.sample(masks))
-            except RankLost:
-                raise
             except Exception as error:
-                failed = _failed(batch, error)
+                failed = self._failed(batch, error)
         return _Started(batch, failed)
+
+    def _finish(self, started: _Started) -> StepOutput | StepFailed:
+        if isinstance(started.outcome, StepFailed):
+            return started.outcome
+        try:
+            return started.outcome.result()
+        except Exception as error:
+            return self._failed(started.batch, error)
+
+    def _failed(self, batch: ScheduleBatch, error: Exception) -> StepFailed:
+        """Raises ``error`` when there is no going on."""
+        if self._executor.fatal(error):
+            raise error
+        log.error("step %d failed", batch.step, exc_info=error)
+        return StepFailed(batch.step, f"{type(error).__name__}: {error}")
 
     def _receive_masks(self) -> Masks:
         frame = self._channel.recv()
@@ -90,27 +102,16 @@ class WorkerLoop:
         return masks
 
 
+@dataclass(frozen=True, slots=True)
 class _Started:
     """A step whose outcome is on its way, or has failed already."""
 
-    def __init__(self, batch: ScheduleBatch, outcome: Pending | StepFailed) -> None:
-        self._batch = batch
-        self._outcome = outcome
-
-    def done(self) -> bool:
-        return isinstance(self._outcome, StepFailed) or self._outcome.done()
-
-    def finish(self) -> StepOutput | StepFailed:
-        if isinstance(self._outcome, StepFailed):
-            return self._outcome
-        try:
-            return self._outcome.result()
-        except RankLost:
-            raise
-        except Exception as error:
-            return _failed(self._batch, error)
+    batch: ScheduleBatch
+    outcome: Pending | StepFailed
 
 
-def _failed(batch: ScheduleBatch, error: Exception) -> StepFailed:
-    log.exception("step %d failed", batch.step)
-    return StepFailed(batch.step, f"{type(error).__name__}: {error}")
+def _done(started: _Started) -> bool:
+    try:
+        return isinstance(started.outcome, StepFailed) or started.outcome.done()
+    except Exception:
+        return True  # what is wrong is raised by the result, too

@@ -47,7 +47,7 @@ def load(
     """Load this rank's part of the model from ``folder``. Raises ModelError."""
     if group.size == 1:
         with torch.inference_mode():
-            return TransformersModel(_load_whole(folder, config, dtype, progress).eval().to(ops.device), ops)
+            return TransformersModel(_load_whole(folder, config, dtype, ops.device, progress).eval(), ops)
     model = skeleton(config, dtype, IMPLEMENTATION)
     shares = sharding(model, group.rank, group.size)
     with torch.inference_mode():
@@ -55,13 +55,15 @@ def load(
         return TransformersModel(model.eval().to(ops.device), ops, partial(divide, shares=shares, group=group))
 
 
-def _load_whole(folder: Path, config: Any, dtype: torch.dtype, progress: Callable[[str, int, int], None]) -> Any:
+def _load_whole(
+    folder: Path, config: Any, dtype: torch.dtype, device: torch.device, progress: Callable[[str, int, int], None]
+) -> Any:
     total = sum((folder / name).stat().st_size for name in weight_files(folder))
     progress("weights", 0, total)  # transformers reads the files in one go and does not tell how far it is
     disable_progress_bar()  # ours goes through ``progress``
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            folder, config=config, dtype=dtype, attn_implementation=IMPLEMENTATION
+            folder, config=config, dtype=dtype, device_map={"": device}, attn_implementation=IMPLEMENTATION
         )
     except (OSError, ValueError, ImportError, KeyError) as error:
         raise ModelError(f"transformers cannot load {folder} ({config.model_type}): {error}") from error

@@ -39,6 +39,15 @@ class Member:
         finally:
             self._pace.step = BETWEEN
 
+    def expect(self, number: int) -> None:
+        """Say that this rank is still in step ``number``, whose result its device owes, until it enters the next."""
+        self._pace.step = number
+
+    @property
+    def failed(self) -> bool:
+        """Whether something has gone wrong that the ranks cannot go on after."""
+        return bool(self._failure)
+
     @contextmanager
     def together(self, doing: str) -> Iterator[None]:
         """While this rank is ``doing`` what cannot be repeated: whatever goes wrong is told to the others, who cannot go on
