@@ -197,7 +197,8 @@ class TorchExecutor(Executor):
             state.await_token()
         launched = _Launched(step, states, self._ops.download(tokens), self._in_step)
         if asks_logprobs(states) or step.prompt_spans or step.tree_parts:
-            return Ready(self._with_logprobs(launched.result(), states))
+            with self._together(f"in step {step.batch.step}"):
+                return Ready(self._with_logprobs(launched.result(), states))
         if launched.done():
             return Ready(launched.result())
         if states:
