@@ -7,41 +7,39 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from device.environment import ENGINE, EXECUTOR, KERNELS, source_roots, versions
+sys.path.insert(0, str(Path(__file__).with_name("packages")))
+
+from device.environment import ENGINE, EXECUTOR, KERNELS, search_path, versions
+from device.room import choose_folder, describe_room
 from device.sections import Outcome, Section, missing, run_stages
 from device.table import summary, table
 
 BUDGET = 450.0
-IN_MEMORY = Path("/dev/shm")
-"""Where files take memory: the large model is soonest written and read there, if there is room."""
-ROOM = 24 * 2**30
-"""The large model, and half of it again."""
 LAST_SECONDS = 0.5
 """Before a section is stopped: then it prints where it is."""
 STAGES = (
-    (Section("device", "device.machine:run", 40, KERNELS),),
+    (Section("device", "device.machine:run", 120, KERNELS),),
     (  # nothing is timed: they compile side by side
-        Section("attention", "device.attention_checks:common", 120, KERNELS, after=("device",)),
-        Section("attention in float32", "device.attention_checks:float32", 120, KERNELS, after=("device",)),
-        Section("other heads", "device.attention_checks:heads", 120, KERNELS, after=("device",)),
-        Section("small kernels", "device.small_checks:run", 120, KERNELS, after=("device",)),
-        Section("models", "device.oracle:run", 120, EXECUTOR, after=("device",)),
-        Section("contract", "device.contract:run", 120, (*EXECUTOR, "pytest"), after=("device",)),
-        Section("engine", "device.engine_checks:run", 120, ENGINE, after=("device",)),
-        Section("large model", "device.checkpoints:run", 120, EXECUTOR, after=("device",)),
+        Section("attention", "device.attention_checks:common", 120, KERNELS),
+        Section("attention in float32", "device.attention_checks:float32", 120, KERNELS),
+        Section("other heads", "device.attention_checks:heads", 120, KERNELS),
+        Section("small kernels", "device.small_checks:run", 120, KERNELS),
+        Section("models", "device.oracle:run", 120, EXECUTOR),
+        Section("contract", "device.contract:run", 120, (*EXECUTOR, "pytest")),
+        Section("engine", "device.engine_checks:run", 120, ENGINE),
+        Section("large model", "device.checkpoints:run", 180, EXECUTOR),
     ),
     (Section("kernel speed", "device.speed:run", 70, KERNELS, after=("device",)),),
-    (Section("decode", "device.decode:run", 70, EXECUTOR, after=("large model",)),),
+    (Section("tiles", "device.sweep:run", 60, KERNELS, after=("device",)),),
+    (Section("decode", "device.decode:run", 70, EXECUTOR, after=("device", "large model")),),
     (Section("serving", "device.served:run", 90, ENGINE, after=("large model",)),),
-    (Section("peer", "device.peer:run", 110, (*ENGINE, "accelerate"), after=("large model",)),),
+    (Section("peer", "device.peer:run", 110, ENGINE, after=("large model",)),),
 )
 SECTIONS = tuple(section for stage in STAGES for section in stage)
 
@@ -52,10 +50,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that sections end and the folder goes
     wanted = _with_bases(options.only)
     stages = [[section for section in stage if section.name in wanted] for stage in STAGES]
-    print(versions(), flush=True)
+    base = options.folder or choose_folder(options.device)
+    print(f"{versions()}\n{describe_room(base, options.device)}", flush=True)
     if absent := missing(sorted({name for stage in stages for section in stage for name in section.needs})):
         print(f"not installed here: {', '.join(absent)}; what needs them is not run", flush=True)
-    with _folder(options.device) as folder:
+    with tempfile.TemporaryDirectory(prefix="check-cuda-", dir=base) as name:
+        folder = Path(name)
         logs = options.logs or folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         outcomes = run_stages(
@@ -74,7 +74,7 @@ def main() -> int:
 
 def _command(section: Section, rows: Path, limit: float, device: str, folder: Path) -> Sequence[str]:
     words = section.target, rows, device, folder, limit - LAST_SECONDS
-    return sys.executable, "-m", "device.child", *map(str, words)
+    return sys.executable, "-P", "-m", "device.child", *map(str, words)
 
 
 def _with_bases(names: Sequence[str]) -> set[str]:
@@ -86,29 +86,23 @@ def _with_bases(names: Sequence[str]) -> set[str]:
     return wanted
 
 
-@contextmanager
-def _folder(device: str) -> Iterator[Path]:
-    """A folder for what sections leave to each other, in memory if there is room for the large model."""
-    in_memory = device == "cuda" and IN_MEMORY.is_dir() and min(shutil.disk_usage(IN_MEMORY).free, _memory()) > ROOM
-    with tempfile.TemporaryDirectory(prefix="check-cuda-", dir=IN_MEMORY if in_memory else None) as folder:
-        yield Path(folder)
-
-
-def _memory() -> int:
-    """Bytes of memory that nothing takes."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
 def _environment(device: str) -> Mapping[str, str]:
     """That of the sections: our packages, nothing from a network, and the interpreter for a dry run."""
     environ = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    path = os.pathsep.join([*source_roots(), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join(search_path(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))))
     interpret = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
     return environ | interpret | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
 
 
 def _tell(outcome: Outcome) -> None:
     print(f"{outcome.name}: {summary(outcome.rows)}, {outcome.seconds:.0f} s", flush=True)
+
+
+def _folder(name: str) -> Path:
+    folder = Path(name).resolve()
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    return folder
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,6 +115,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a small dry run without a GPU (%(default)s)")
     add("--only", action="append", choices=[section.name for section in SECTIONS], help="a section; may be repeated")
     add("--budget", type=float, default=BUDGET, help="most seconds for all sections together (%(default)s)")
+    add(
+        "--folder",
+        type=_folder,
+        help="where files go while it runs (/dev/shm if there is room, else that for temporary files)",
+    )
     add("--logs", type=Path, metavar="FOLDER", help="keep there what the sections print")
     return parser
 

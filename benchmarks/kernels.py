@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
-from device.environment import source_roots, stand_in_for_absent
+sys.path.insert(0, str(Path(__file__).with_name("packages")))
+
+from device.environment import search_path, stand_in_for_absent
 from device.sections import Outcome
 from device.table import table
 
 
 def main() -> None:
     options = _parser().parse_args()
-    sys.path[:0] = source_roots()
+    sys.path[:] = search_path(sys.path)
     stand_in_for_absent()
     import torch  # noqa: PLC0415 (it and our packages can be found from here on)
     from device.kernel_table import about, choose_device, measure  # noqa: PLC0415

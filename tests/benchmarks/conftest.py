@@ -1,6 +1,7 @@
-"""Makes ``benchmarks`` importable for its tests."""
+"""Makes ``benchmarks`` and the packages in it importable for its tests."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "packages")]

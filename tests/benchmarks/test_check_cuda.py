@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from unittest.mock import Mock
 
 import pages
 import pytest
 import torch
-from check_cuda import SECTIONS, _with_bases
-from device import machine, sections
+from check_cuda import SECTIONS, _command, _environment, _with_bases
+from device import machine, room, sections
 from device.cases import make_step
 from device.contract import Recorder
 from device.deviation import deviation
-from device.environment import ROOTS, _StandIn
+from device.environment import ROOTS, SCRIPTS, _StandIn, search_path
 from device.gaps import idle_seconds
 from device.oracle import parting
 from device.rows import FAILED, MEASURED, MISSED, NOT_RUN, OK, Row, RowFile, bounded, checked, compared
 from device.sections import Outcome, Section, run_stages
-from device.served import Served, idle_rows, load_rows
 from device.table import summary, table
-from device.target import Load, Target
-from device.watched import WatchedSettings
-from device.watched.backend import WatchedExecutor
-
-from sgframe.interfaces.backend import Executor
-from sgframe.messages import ScheduleBatch, ints
+from device.target import Target
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "check_cuda.py"
 ONE_ROW = """
@@ -268,104 +261,64 @@ class TestJudging:
         assert not hasattr(package, "__path__")
 
 
-class TestServing:
-    """From answers to rows."""
-
-    def test_one_request_counts_from_its_first_token(self) -> None:
-        rate, first = load_rows("alone", Load(1, 8, 5), [Served(0.5, 2.5, [0] * 5)], seconds=3.0)
-        assert (rate.value, first.value) == (2.0, 500.0)
-
-    def test_many_requests_count_all_they_took(self) -> None:
-        answers = [Served(0.1, 1.0, [0] * 5), Served(0.3, 2.0, [0] * 5)]
-        rate, first = load_rows("many", Load(2, 8, 5), answers, seconds=2.0)
-        assert (rate.value, first.value) == (5.0, 200.0)
-
-    def test_too_few_tokens_are_a_failure(self) -> None:
-        (row,) = load_rows("alone", Load(1, 8, 5), [Served(0.1, 1.0, [0] * 4)], seconds=2.0)
-        assert (row.verdict, row.note) == (FAILED, "4 tokens came, 5 should")
-
-    def test_steps_that_nobody_watched_are_a_failure(self, tmp_path: Path) -> None:
-        assert [row.verdict for row in idle_rows(tmp_path / "none", aim=50.0)] == [FAILED]
-
-    def test_idle_times_are_held_against_the_aim(self, tmp_path: Path) -> None:
-        lines: list[dict[str, float | None]] = [
-            {"rows": 1, "pieces": 9, "idle": 2e-5},
-            {"rows": 64, "pieces": 9, "idle": 7e-5},
-        ]
-        lines.append({"rows": 8, "pieces": 0, "idle": None})
-        (tmp_path / "idle").write_text("\n".join(map(json.dumps, lines)))
-        assert [row.verdict for row in idle_rows(tmp_path / "idle", aim=50.0)] == [OK, MISSED, FAILED]
+def test_a_section_brings_those_that_it_stands_on() -> None:
+    assert _with_bases(["serving"]) == {"large model", "serving"}
+    assert _with_bases([]) == {section.name for section in SECTIONS}
 
 
-class TestWatching:
-    """Which steps of an executor are watched."""
+def test_only_what_is_taken_by_the_devices_limits_stands_on_them() -> None:
+    assert [section.name for section in SECTIONS if "device" in section.after] == ["kernel speed", "tiles", "decode"]
 
-    class Line:
-        """A time line on which every piece of work takes one second, and a second lies between two."""
 
-        def __init__(self) -> None:
-            self.pieces: list[tuple[float, float]] = []
+def test_nothing_is_taken_for_a_package_that_stands_beside_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SCRIPTS))
+    look = "import device.child, importlib.util; print(importlib.util.find_spec('kernels'))"
+    command = [*_command(SECTIONS[0], SCRIPTS, 1.0, "cpu", SCRIPTS)[:2], "-c", look]
+    done = subprocess.run(command, cwd=SCRIPTS, env=_environment("cpu"), capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"
 
-        def start(self) -> None:
-            self.pieces = []
 
-        def work(self, run: Callable[[], None]) -> None:
-            run()
-            at = 2.0 * len(self.pieces)
-            self.pieces.append((at, at + 1))
+def test_the_scripts_folder_is_known_by_any_of_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(SCRIPTS)
+    entries = ["", "/elsewhere", str(SCRIPTS), str(SCRIPTS / "drive" / "..")]
+    assert search_path(entries)[len(ROOTS) :] == ["/elsewhere"]
 
-        def stop(self) -> list[tuple[float, float]]:
-            return self.pieces
+
+class TestRoom:
+    """Where the files go."""
 
     @pytest.fixture
-    def decode(self, tmp_path: Path) -> Callable[..., list[dict[str, float]]]:
-        """``decode(rows, …)`` executes a step of so many rows each; gives what was noted by then."""
-        inner = Mock(spec=Executor)
-        settings = WatchedSettings(file=str(tmp_path / "idle"), begin=str(tmp_path / "begin"), skip=2, steps=2)
-        watched = WatchedExecutor(inner, self.Line(), settings)
-        (tmp_path / "begin").touch()
+    def machine(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+        """``machine(memory, shared)`` has so many GiB of memory available and so many free for files in it; on disk 30."""
+        monkeypatch.setattr(room, "IN_MEMORY", tmp_path)
+        monkeypatch.setattr(room, "MEMORY_FACTS", tmp_path / "meminfo")
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: "/")
 
-        def run(*rows: int, count: int = 1) -> list[dict[str, float]]:
-            for number in rows:
-                watched.forward(batch(number, count))
-                watched.sample(None)
-            assert inner.forward.call_count == inner.sample.call_count
-            lines = (tmp_path / "idle").read_text() if (tmp_path / "idle").exists() else ""
-            return [json.loads(line) for line in lines.splitlines()]
+        def become(memory: int, shared: int) -> None:
+            facts = f"MemTotal: {2**30} kB\nMemFree: 1 kB\nMemAvailable: {memory * 2**20} kB\n"
+            (tmp_path / "meminfo").write_text(facts)
+            monkeypatch.setattr(room, "_free", lambda path: (shared if path == tmp_path else 30) * 2**30)
 
-        return run
+        return become
 
-    def test_two_steps_after_the_second_of_a_kind(self, decode: Callable[..., list[dict[str, float]]]) -> None:
-        assert decode(3, 3, 3) == []
-        assert decode(3) == [{"rows": 3, "pieces": 4, "idle": pytest.approx(2 / 1.5)}]
+    def test_in_memory_if_there_is_room(self, machine: Callable[[int, int], None], tmp_path: Path) -> None:
+        machine(100, 50)
+        assert room.choose_folder("cuda") == tmp_path
+        assert room.choose_folder("cpu") == Path("/")
 
-    def test_each_number_of_rows_once(self, decode: Callable[..., list[dict[str, float]]]) -> None:
-        noted = decode(*[3] * 9, *[5] * 9, *[3] * 9)
-        assert [each["rows"] for each in noted] == [3, 5]
+    @pytest.mark.parametrize(("memory", "shared"), [(20, 50), (100, 20)])
+    def test_on_disk_if_not(self, machine: Callable[[int, int], None], memory: int, shared: int) -> None:
+        machine(memory, shared)
+        assert room.choose_folder("cuda") == Path("/")
 
-    def test_only_steps_of_one_kind_in_a_row(self, decode: Callable[..., list[dict[str, float]]]) -> None:
-        assert decode(3, 3, 5, 3, 3, 3, 5, 5) == []
-
-    def test_no_prefill(self, decode: Callable[..., list[dict[str, float]]]) -> None:
-        assert decode(*[3] * 9, count=2) == []
-
-    def test_nothing_before_it_may_begin(self, decode: Callable[..., list[dict[str, float]]], tmp_path: Path) -> None:
-        (tmp_path / "begin").unlink()
-        assert decode(*[3] * 9) == []
-        (tmp_path / "begin").touch()
-        assert [each["rows"] for each in decode(*[3] * 4)] == [3]
-
-
-def batch(rows: int, count: int) -> ScheduleBatch:
-    """A step in which so many rows compute ``count`` tokens each."""
-    none = ints()
-    numbers, counts, slots = ints(range(rows)), ints([count] * rows), ints(range(rows * count))
-    return ScheduleBatch(0, none, [], [], numbers, counts, slots, ints([1] * rows))
-
-
-def test_a_section_brings_those_that_it_stands_on() -> None:
-    assert _with_bases(["serving"]) == {"device", "large model", "serving"}
-    assert _with_bases([]) == {section.name for section in SECTIONS}
+    def test_it_says_what_is_free(self, machine: Callable[[int, int], None], tmp_path: Path) -> None:
+        machine(100, 20)
+        free = f"{tmp_path} 20 GiB free, / 30 GiB free, memory 100 GiB available"
+        assert room.describe_room(Path("/"), "cuda") == f"{free}; files go to /"
+        assert room.describe_room(tmp_path, "cpu") == f"{free}; files go to {tmp_path}"
+        assert room.describe_room(tmp_path, "cuda") == (
+            f"{free}; files go to {tmp_path}, but 24 GiB are wanted there: see --folder"
+        )
 
 
 def test_the_page_lists_every_section_with_its_limit() -> None:
@@ -375,7 +328,7 @@ def test_the_page_lists_every_section_with_its_limit() -> None:
 
 def test_it_finds_what_pytest_finds() -> None:
     tools = tomllib.loads((PROGRAM.parents[1] / "pyproject.toml").read_text())["tool"]
-    assert set(tools["pytest"]["ini_options"]["pythonpath"]) == set(ROOTS) - {"benchmarks"}
+    assert set(tools["pytest"]["ini_options"]["pythonpath"]) == set(ROOTS) - {"benchmarks/packages"}
 
 
 def test_every_failing_test_of_the_kit_is_told() -> None:
@@ -401,10 +354,12 @@ def test_a_gpu_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_nothing_else_is_begun() -> None:
-    done = check("--only", "attention")
+def test_without_a_gpu_every_section_says_why_it_failed() -> None:
+    done = check("--only", "attention", "--only", "kernel speed")
     assert done.returncode == 1
+    assert "finds none; see nvidia-smi" in done.stdout
     assert "makes no sense without 'device'" in done.stdout
+    assert done.stdout.endswith("2 FAILED, 1 not run\n")
 
 
 @pytest.mark.slow

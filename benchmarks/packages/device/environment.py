@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-HOUSE = Path(__file__).parents[2]
+HOUSE = Path(__file__).resolve().parents[3]
+SCRIPTS = HOUSE / "benchmarks"
 ROOTS = (
     "core",
     "plugins",
@@ -21,20 +22,21 @@ ROOTS = (
     "backends/ascend",
     "backends/simulated",
     "frontends",
-    "benchmarks",
+    "benchmarks/packages",
 )
 KERNELS = ("torch", "triton", "numpy")
 """What the kernels and their references need."""
-EXECUTOR = (*KERNELS, "msgspec", "pydantic", "pluggy", "transformers", "safetensors")
+EXECUTOR = (*KERNELS, "msgspec", "pydantic", "pluggy", "transformers", "safetensors", "accelerate", "psutil")
 """What an executor needs."""
 ENGINE = (*EXECUTOR, "tokenizers", "jinja2", "gguf", "yaml", "setproctitle", "zmq")
 """What the engine and its processes need."""
 _DISTRIBUTIONS = {"yaml": "pyyaml", "zmq": "pyzmq"}
 
 
-def source_roots() -> list[str]:
-    """The folders in which our packages stand."""
-    return [str(HOUSE / root) for root in ROOTS]
+def search_path(entries: Iterable[str]) -> list[str]:
+    """Where to look for modules: in our packages, then in ``entries``, but never beside the scripts, where ``kernels.py``
+    is what transformers would take for Hugging Face's package of that name."""
+    return [*(str(HOUSE / root) for root in ROOTS), *(entry for entry in entries if Path(entry).resolve() != SCRIPTS)]
 
 
 def versions() -> str:

@@ -57,10 +57,18 @@ class Bench:
     def attention_rows(self) -> Iterator[Row]:
         """Decoding is bound by reading the KV, prefilling by the products."""
         sizes = self._sizes
-        yield self._decode("decode attention", *sizes.decode, least=self._decode_aim)
+        yield self.decode_row("decode attention")
         yield self._decode("decode attention, one long row", *sizes.long)
-        yield self._prefill("prefill attention", *sizes.prefill, least=self._prefill_aim)
+        yield self.prefill_row("prefill attention")
         yield self._prefill("extend attention", *sizes.extend)
+
+    def decode_row(self, what: str) -> Row:
+        """The figure of decoding that has an aim."""
+        return self._decode(what, *self._sizes.decode, least=self._decode_aim)
+
+    def prefill_row(self, what: str) -> Row:
+        """The figure of prefilling that has an aim."""
+        return self._prefill(what, *self._sizes.prefill, least=self._prefill_aim)
 
     def small_rows(self) -> Iterator[Row]:
         """All are bound by what they read and write."""

@@ -1,4 +1,4 @@
-"""Is the device there, what is it, and what can it do at most: the section that all others stand on."""
+"""Is the device there, what is it, and what can it do at most: what others are measured by."""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ from statistics import median
 import torch
 
 FLUSH_BYTES = {"cuda": 2**30, "cpu": 64 * 2**20}
-"""Written before each timed run: more than the caches of a device hold, and long enough for the run to be launched."""
+"""Written before each timed run: more than the caches of a device hold."""
+SLEEP_CYCLES = 2_000_000
+"""A GPU then idles for about a millisecond, in which all of a run is launched: otherwise the launches would be timed."""
 MOST_RUNS = 200
 
 
@@ -34,12 +36,13 @@ class Clock:
         return typical([self._once(run) for _ in range(repeats)])
 
     def _once(self, run: Callable[[], object]) -> float:
-        self._flush.zero_()  # also keeps a GPU busy until all of ``run`` is launched
+        self._flush.zero_()
         if self._device.type != "cuda":
             started = time.perf_counter()
             run()
             return time.perf_counter() - started
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(SLEEP_CYCLES)  # as torch's own tests have it: there is no public one
         start.record()
         run()
         end.record()

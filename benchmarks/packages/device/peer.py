@@ -35,7 +35,7 @@ def run(target: Target, report: Report) -> None:
         theirs = rate(load, lambda: generate(measured))
     what = f"continuous batching of transformers {transformers.__version__}, attention {attention}"
     report(Row(f"transformers, {name}", value=theirs, unit="tokens/s", note=what))
-    report(compared(f"ours by theirs, {name}", ours, "tokens/s", theirs, "transformers"))
+    report(compared(f"ours by theirs, {name}", ours, "tokens/s", theirs, "transformers", note=f"theirs by {attention}"))
 
 
 def rate(load: Load, run: Callable[[], Sequence[Sequence[int]]]) -> float:
