@@ -65,7 +65,7 @@ class _Call:
         same = self.key.shape == self.value.shape and self.key.dtype == self.value.dtype == self.query.dtype
         require(same, "keys like values", f"{self.key.shape}, {self.value.shape}")
         require(self.dim % 16 == 0, "dim", self.dim)
-        fits = self.heads <= 256 and self.dim <= 512 and self.heads * self.dim < 65535
+        fits = self.heads <= 256 and self.dim <= 512 and (self.count == 1 or self.heads * self.dim < 65535)
         require(fits, "heads and dims", f"{self.heads} of {self.dim}")
         shared = (
             self.heads_given == self.heads and 0 < self.heads <= 64 * self.kv_heads and not self.heads % self.kv_heads
@@ -84,6 +84,9 @@ class _Call:
             if lengths is not None:
                 require(len(lengths) == self.rows, "a length each", f"{len(lengths)} for {self.rows} rows")
                 require(all(0 < each <= most for each in lengths), "lengths within", f"{lengths} of {most}")
+        if self.table is not None:
+            pages = [-(-length // self.page) for length in self.lengths]
+            require(len(self.key) >= sum(pages), "pages of all rows", f"{len(self.key)} for {pages}")
         if self.count == 1:
             require(max(self.lengths) <= 262144, "longest row", max(self.lengths))
 
@@ -115,6 +118,7 @@ class _Call:
         shape = (self.page, self.kv_heads * self.dim)
         require(self.key.dim() == 3 and self.key.shape[1:] == shape, "layout of pages", tuple(self.key.shape))
         require(self.table.dtype == torch.int32, "block table type", self.table.dtype)
+        require(self.kv_heads * self.dim <= 65535, "width of paged KV", self.kv_heads * self.dim)
         pages = -(-max(self.given_lengths) // self.page)
         wide = self.table.dim() == 2 and self.table.shape[0] == self.rows and self.table.shape[1] >= pages
         require(wide, "block table", tuple(self.table.shape))

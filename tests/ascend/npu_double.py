@@ -8,14 +8,13 @@ from typing import Any
 
 import torch
 from npu_attention import fused_infer_attention
+from npu_device import Device
 from npu_prototypes import Operator
 from npu_rules import require
 from torch import Tensor
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 HALF = FLOATS[:2]
-GIB = 2**30
-DEVICES = 4
 
 
 def _norm(x: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -89,52 +88,6 @@ OPERATORS = {
     "npu_scatter_pa_kv_cache": Operator("npu_scatter_pa_kv_cache", scatter_pa_kv_cache),
     "npu_swiglu": Operator("npu_swiglu", swiglu),
 }
-
-
-class Event:
-    """What was recorded is done once somebody has waited for it: the device of the double never hurries."""
-
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
-        self._recorded = self._waited = False
-
-    def record(self, stream: Any = None) -> None:
-        self._recorded = True
-
-    def query(self) -> bool:
-        return self._recorded and self._waited
-
-    def synchronize(self) -> None:
-        assert self._recorded, "an event that nobody recorded is waited for"
-        self._waited = True
-
-
-class Device(ModuleType):
-    """The double of ``torch_npu.npu``: 4 devices of 64 GiB, of which torch's allocator keeps 3 that it does not need and 2
-    that it does, and others have 11. Remembers the devices that were ``chosen``."""
-
-    Event = Event
-
-    def __init__(self) -> None:
-        super().__init__("torch_npu.npu")
-        self.chosen: list[int] = []
-        self._kept = 3 * GIB
-
-    def device_count(self) -> int:
-        return DEVICES
-
-    def set_device(self, device: int) -> None:
-        if device >= DEVICES:
-            raise RuntimeError("invalid device")
-        self.chosen.append(device)
-
-    def empty_cache(self) -> None:
-        self._kept = 0
-
-    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        return 64 * GIB - 11 * GIB - self.memory_reserved(), 64 * GIB
-
-    def memory_reserved(self, device: Any = None) -> int:
-        return 2 * GIB + self._kept
 
 
 def double() -> ModuleType:

@@ -27,8 +27,8 @@ OPERATORS = (
 FUNCTIONS = {
     "torch_npu/npu/__init__.py": ("device_count", "mem_get_info"),
     "torch_npu/npu/memory.py": ("empty_cache", "memory_reserved"),
-    "torch_npu/npu/streams.py": ("Event.__new__", "Event.query", "Event.record", "Event.synchronize"),
-    "torch_npu/npu/utils.py": ("set_device",),
+    "torch_npu/npu/streams.py": ("Stream.__new__", "Event.__new__", "Event.query", "Event.record", "Event.synchronize"),
+    "torch_npu/npu/utils.py": ("set_device", "current_stream", "stream"),
 }
 SCHEMAS = "torch_npu/csrc/aten/npu_native_functions_by_codegen.yaml"
 DOCUMENTATION = "torch_npu/_op_plugin_docs.py"

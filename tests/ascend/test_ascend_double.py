@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import npu_device
 import npu_double
 import pytest
 import torch
@@ -50,7 +51,7 @@ def decode(npu: ModuleType, query: torch.Tensor | None = None, key: torch.Tensor
 def prefill(npu: ModuleType, **changes: Any) -> Any:
     """Two rows of five tokens over paged KV: what is right, but for ``changes``."""
     options = {"actual_seq_lengths": [5, 5], "actual_seq_lengths_kv": [5, 100], "atten_mask": MASK, "sparse_mode": 3}
-    return decode(npu, query=half(2, 5, 4, 16), **options | changes)
+    return decode(npu, **{"query": half(2, 5, 4, 16)} | options | changes)
 
 
 def test_what_is_right_is_computed(npu: ModuleType) -> None:
@@ -117,6 +118,17 @@ def test_what_is_missing_is_missed(npu: ModuleType) -> None:
         ("pages have lengths", {"actual_seq_lengths_kv": None}),
         ("block table", {"block_table": torch.zeros(3, 1, dtype=torch.int32)}),
         ("block table type", {"block_table": torch.tensor([[1], [0]])}),
+        ("pages of all rows", {"block_table": torch.zeros(2, 1, dtype=torch.int32), "key": half(1, 128, 32)}),
+        (
+            "width of paged KV",
+            {
+                "query": half(2, 1, 128, 512),
+                "num_heads": 128,
+                "num_key_value_heads": 128,
+                "key": torch.zeros(2, 16, 65536, dtype=torch.float16),
+                "block_size": 16,
+            },
+        ),
     ],
 )
 def test_a_decode_that_breaks_a_rule_is_refused(npu: ModuleType, rule: str, changes: dict[str, Any]) -> None:
@@ -134,6 +146,8 @@ def test_a_decode_that_breaks_a_rule_is_refused(npu: ModuleType, rule: str, chan
         ("lower triangle", {"atten_mask": ~MASK}),
         ("modes", {"sparse_mode": 9}),
         ("band", {"sparse_mode": 4, "pre_tokens": -1, "next_tokens": 0}),
+        ("heads and dims", {"query": half(2, 5, 128, 512), "num_heads": 128, "key": half(2, 128, 1024)}),
+        ("pages of all rows", {"block_table": torch.zeros(2, 1, dtype=torch.int32), "key": half(1, 128, 32)}),
     ],
 )
 def test_a_prefill_that_breaks_a_rule_is_refused(npu: ModuleType, rule: str, changes: dict[str, Any]) -> None:
@@ -192,14 +206,14 @@ def test_another_operator_whose_rule_is_broken_refuses(
 
 def test_the_double_of_the_device_has_the_signatures_of_the_real_one() -> None:
     for name, expected in PROTOTYPES["functions"].items():
-        owner = npu_double.Event if name.startswith("Event.") else npu_double.Device
-        function = name.removeprefix("Event.").replace("__new__", "__init__")
-        own = [each.replace(annotation=inspect.Parameter.empty) for each in parameters(getattr(owner, function))]
+        owner, _, function = name.rpartition(".")
+        double = getattr(getattr(npu_device, owner or "Device"), function)
+        own = [each.replace(annotation=inspect.Parameter.empty) for each in parameters(double)]
         assert own == parameters_of(expected), name
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Without self."""
+    """Without self or cls."""
     return list(inspect.signature(function).parameters.values())[1:]
 
 

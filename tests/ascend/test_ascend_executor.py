@@ -10,7 +10,8 @@ from typing import Any
 
 import npu_executors
 import pytest
-from npu_double import GIB, double
+from npu_device import GIB
+from npu_double import OPERATORS, double
 
 from sgframe.errors import BackendUnavailable
 from sgframe.interfaces.backend import Executor, ExecutorSpec, Ranks
@@ -18,6 +19,7 @@ from sgframe_ascend import AscendSettings, backend
 from sgframe_ascend import executor as executor_module
 from sgframe_ascend.backend import AscendBackend
 from sgframe_ascend.ops import AscendOps
+from sgframe_ascend.software import OPERATORS as REQUIRED
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def npu(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The double in the place of torch_npu, on a machine that has NPUs."""
     module = double()
     monkeypatch.setitem(sys.modules, "torch_npu", module)
-    monkeypatch.setattr(backend, "npus", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(backend, "find_npus", lambda: ((0, 1, 2, 3), ""))
     monkeypatch.setattr(backend, "missing_software", list)
     monkeypatch.setattr(executor_module, "AscendOps", partial(AscendOps, device="cpu"))
     return module
@@ -41,6 +43,10 @@ def load(executor: Executor, folder: Path, **spec: Any) -> Any:
     return executor.load(
         ExecutorSpec(checkpoint, "auto", 4, 128, context_length=256, **spec), lambda what, done, total: None
     )
+
+
+def test_torch_npu_is_asked_for_all_operators_that_are_called() -> None:
+    assert set(REQUIRED) == set(OPERATORS)
 
 
 def test_a_rank_that_is_alone_takes_the_first_device(npu: ModuleType, executor: Executor, tmp_path: Path) -> None:

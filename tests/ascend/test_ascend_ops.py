@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from npu_double import GIB, double
+from npu_device import GIB
+from npu_double import double
 from npu_steps import KVPool, step_of
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from sgframe.errors import BackendUnavailable
 from sgframe.interfaces.backend import Ranks
@@ -34,11 +38,13 @@ def npu() -> ModuleType:
 
 @pytest.fixture
 def ops(npu: ModuleType) -> AscendOps:
-    return AscendOps(AscendSettings(), npu, "cpu")
+    return over(npu, 128)
 
 
 def over(npu: ModuleType, page_size: int) -> AscendOps:
-    return AscendOps(AscendSettings(page_size=page_size), npu, "cpu")
+    ops = AscendOps(AscendSettings(page_size=page_size), npu, "cpu")
+    ops.place(Ranks())
+    return ops
 
 
 def attend(ops: AscendOps, query: Tensor, kv: LayerKV, step: StepInputs, **options: float) -> Tensor:
@@ -122,6 +128,30 @@ def test_a_window_reads_no_more_than_it_shows(npu: ModuleType, ops: AscendOps) -
     (call,) = npu.npu_fused_infer_attention_score.calls
     assert call["actual_seq_lengths_kv"] == [5, 6, 6]
     assert call["key"].shape[1] == 6
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_rows_over_one_prefix_share_a_call_as_far_as_the_pool_has_pages_for_each(
+    npu: ModuleType, ops: AscendOps, count: int
+) -> None:
+    """Three rows of two pages each, the first of which is the same: four pages in all."""
+    step = step_of([(count, 140), (count, 256), (count, 200)], 128)
+    table = torch.arange(128, dtype=torch.int32).repeat(len(step.page_table), 2)
+    table[step.rows, 128:] += torch.tensor([[128], [256], [384]], dtype=torch.int32)
+    step = replace(step, page_table=table)
+    kv = LayerKV(*torch.randn(2, 4 * 128, 2, 16).half())
+    query = torch.randn(3 * count, 4, 16).half()
+    expected = paged_attention(query, kv, step, 0.25)
+    torch.testing.assert_close(attend(ops, query, kv, step), expected, rtol=2e-3, atol=2e-3)
+    assert [len(call["query"]) for call in npu.npu_fused_infer_attention_score.calls] == [2, 1]
+
+
+def test_queries_that_lie_apart_are_put_together(ops: AscendOps) -> None:
+    step = step_of([(1, 9), (1, 5)], 128)
+    pool = KVPool(step, 2, 16, torch.float16)
+    query = torch.randn(2, 8, 16).half()[:, ::2]
+    expected = paged_attention(query, pool.kv, step, 0.25)
+    torch.testing.assert_close(attend(ops, query, pool.kv, step), expected, rtol=2e-3, atol=2e-3)
 
 
 def test_copies_are_made_for_as_many_rows_as_fit(
@@ -223,7 +253,8 @@ def test_tokens_are_drawn_as_the_reference_draws_them(ops: AscendOps) -> None:
 # ------------------------------------------------------------------------------------------------------ the device
 
 
-def test_a_rank_takes_the_device_of_its_number_on_its_machine(npu: ModuleType, ops: AscendOps) -> None:
+def test_a_rank_takes_the_device_of_its_number_on_its_machine(npu: ModuleType) -> None:
+    ops = AscendOps(AscendSettings(), npu, "cpu")
     ops.place(Ranks(rank=5, size=8, nodes=2, address="127.0.0.1:1"))
     assert npu.npu.chosen == [1]
     assert ops.device == torch.device("cpu", 1)
@@ -261,8 +292,77 @@ def test_a_download_is_done_when_the_device_is(ops: AscendOps) -> None:
     assert download.done()
 
 
+VALUES = [
+    np.array([[3, 1], [2, 5]]),
+    np.array([7, 8, 9], np.int32)[::2],
+    np.zeros(0, np.int32),
+    np.array([0.1, 0.2]),
+    np.array([True, False, True]),
+    np.array([1.5], np.float32),
+]
+
+
+def test_what_is_uploaded_together_arrives_in_its_types_and_shapes(ops: AscendOps) -> None:
+    tensors = ops.upload_all(VALUES)
+    for tensor, values in zip(tensors, VALUES, strict=True):
+        assert tensor.dtype == torch.from_numpy(values).dtype
+        assert np.array_equal(tensor.numpy(), values)
+        assert tensor.storage_offset() * tensor.itemsize % 512 == 0
+
+
 def test_what_was_uploaded_no_longer_depends_on_its_source(ops: AscendOps) -> None:
     values = np.array([1, 2])
     tensor = ops.upload(values)
     values[0] = 7
     assert tensor.tolist() == [1, 2]
+
+
+def test_float64_stays_on_the_host(ops: AscendOps) -> None:
+    whole, wide = ops.upload_all([np.array([1, 2]), np.array([0.5])])
+    assert wide.tolist() == [0.5]
+    assert wide.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr()
+
+
+class Copies(TorchFunctionMode):
+    """Those to the device: the stream that was current, and the options."""
+
+    def __init__(self, npu: ModuleType) -> None:
+        super().__init__()
+        self._npu = npu
+        self.seen: list[tuple[torch.Stream, dict[str, Any]]] = []
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function is Tensor.to and args[1:] == (torch.device("cpu", 0),):
+            self.seen.append((self._npu.npu.current_stream(), kwargs or {}))
+        return function(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize(
+    "upload",
+    [
+        lambda ops: ops.upload_all(VALUES),
+        lambda ops: ops.begin(step_of(MIXED, 128)),
+    ],
+    ids=["values", "the plan of a mixed step"],
+)
+def test_an_upload_is_one_blocking_copy_on_a_stream_where_nothing_is_computed(
+    npu: ModuleType, ops: AscendOps, upload: Callable[[AscendOps], Any]
+) -> None:
+    with Copies(npu) as copies:
+        upload(ops)
+    ((stream, options),) = copies.seen
+    assert stream != npu.npu.current_stream()
+    assert options == {}
+
+
+def test_what_was_uploaded_is_kept_until_the_computing_stream_has_read_it(npu: ModuleType, ops: AscendOps) -> None:
+    tensor = ops.upload(np.array([1, 2]))
+    assert npu.npu.kept == [(tensor.data_ptr(), npu.npu.current_stream())]
+
+
+def test_the_plan_of_a_step_whose_rows_are_alike_uploads_nothing(npu: ModuleType, ops: AscendOps) -> None:
+    with Copies(npu) as copies:
+        ops.begin(step_of(DECODE, 128))
+    assert copies.seen == []

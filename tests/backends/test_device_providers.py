@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from sgframe.errors import BackendUnavailable
 from sgframe.testing.plugin import check_plugin
 from sgframe_ascend import AscendSettings
 from sgframe_ascend import backend as ascend
-from sgframe_ascend.machine import missing_software as missing_for_ascend
-from sgframe_ascend.machine import npus
+from sgframe_ascend.machine import find_npus
+from sgframe_ascend.software import missing_software as missing_for_ascend
 from sgframe_cuda import CudaSettings
 from sgframe_cuda import backend as cuda
 from sgframe_cuda.driver import Device, Driver, DriverFault, read_driver
@@ -149,8 +150,7 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path, **version_files: str)
         (folder / name / "version.py").write_text(version_files[name])
         return ModuleSpec(name, None, origin=str(folder / name / "__init__.py"))
 
-    for module in ("sgframe_cuda.software", "sgframe_ascend.machine"):
-        monkeypatch.setattr(f"{module}.find_spec", find_spec)
+    monkeypatch.setattr("sgframe_cuda.software.find_spec", find_spec)
 
 
 def test_missing_software_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -241,41 +241,128 @@ def test_a_gpu_older_than_ampere_is_refused_with_its_number(monkeypatch: pytest.
 # ------------------------------------------------------------------------------------------------------ ascend
 
 
-def test_npus_are_counted_by_their_device_files(tmp_path: Path) -> None:
+@pytest.fixture
+def devices(tmp_path: Path) -> Path:
+    """A folder with the device files of three NPUs; a container may have been given any of its machine's."""
     for name in ("davinci0", "davinci10", "davinci2", "davinci_manager", "null"):
         (tmp_path / name).touch()
-    assert npus(tmp_path, {}) == [0, 2, 10]
-    assert npus(tmp_path, {"ASCEND_RT_VISIBLE_DEVICES": "2, 10,11"}) == [2, 10]
-    assert npus(tmp_path, {"ASCEND_RT_VISIBLE_DEVICES": ""}) == []
+    return tmp_path
 
 
-def test_what_ascend_misses_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    install(monkeypatch, tmp_path)
-    toolkit, npu = missing_for_ascend({})
-    assert toolkit == "the CANN toolkit is not set up (source its set_env.sh)"
-    assert npu == "torch_npu is not installed (pip install the one for your torch and CANN)"
-    install(monkeypatch, tmp_path, torch_npu="")
-    assert missing_for_ascend({"ASCEND_HOME_PATH": str(tmp_path)}) == []
-    (gone,) = missing_for_ascend({"ASCEND_TOOLKIT_HOME": "/nowhere"})
-    assert gone.startswith("the CANN toolkit is said to be in /nowhere, where nothing is")
+def test_npus_are_counted_by_their_device_files_and_numbered_from_0(devices: Path) -> None:
+    assert find_npus(devices, {}) == ((0, 1, 2), "")
+
+
+@pytest.mark.parametrize(
+    ("listed", "visible"),
+    [("0,2", (0, 2)), ("1", (1,)), ("1,2,3", (1, 2)), ("0,1;2", (0, 1)), ("0,,2", (0,)), ("0, 1", (0,))],
+)
+def test_npus_are_chosen_by_number(devices: Path, listed: str, visible: tuple[int, ...]) -> None:
+    assert find_npus(devices, {"ASCEND_RT_VISIBLE_DEVICES": listed}) == (visible, "")
+
+
+@pytest.mark.parametrize("listed", ["", "3", "10", "2,1", "1,1", "npu0"])
+def test_a_choice_that_leaves_no_npu_is_told(devices: Path, listed: str) -> None:
+    assert find_npus(devices, {"ASCEND_RT_VISIBLE_DEVICES": listed}) == (
+        (),
+        f"ASCEND_RT_VISIBLE_DEVICES is {listed!r}, which shows none of the 3 NPUs (count them from 0, ascending)",
+    )
+
+
+@pytest.mark.parametrize("environment", [{}, {"ASCEND_RT_VISIBLE_DEVICES": "0"}])
+def test_a_machine_without_npus_is_told(tmp_path: Path, environment: dict[str, str]) -> None:
+    assert find_npus(tmp_path, environment) == (
+        (),
+        "no NPU: no /dev/davinci0 … (install the driver, or give the container its devices)",
+    )
+
+
+CANN = {"ASCEND_HOME_PATH": "/"}
+
+
+def install_torch_npu(monkeypatch: pytest.MonkeyPatch, folder: Path, *, torch: str, needs: str = "") -> None:
+    """Put torch_npu 2.13.0 where Python finds it, and what pip knows of it and of ``torch``, a version."""
+    (folder / "torch_npu").mkdir()
+    for name, version, line in (("torch_npu", "2.13.0", needs), ("torch", torch, "")):
+        information = folder / f"{name}-{version}.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{line}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_what_ascend_misses_is_told_with_the_remedy() -> None:
+    assert missing_for_ascend({}) == [
+        "CANN is not set up (source its set_env.sh)",
+        "torch_npu is not installed (pip install 'sgframe[ascend]')",
+    ]
+    assert missing_for_ascend({"ASCEND_TOOLKIT_HOME": "/nowhere"})[0] == (
+        "CANN is not in /nowhere (source its set_env.sh)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("torch", "needs"),
+    [
+        ("2.13.0", "Requires-Dist: torch==2.13.0.*"),
+        ("2.13.0+cpu", "Requires-Dist: torch==2.13.0.*"),
+        ("2.13.0.dev1", "Requires-Dist: torch==2.13.0.*"),
+        ("2.12.1", ""),
+    ],
+)
+def test_a_torch_npu_that_is_for_this_torch_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, torch: str, needs: str
+) -> None:
+    install_torch_npu(monkeypatch, tmp_path, torch=torch, needs=needs)
+    assert missing_for_ascend(CANN) == []
+
+
+def test_a_torch_npu_that_is_for_another_torch_is_told_with_both_versions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install_torch_npu(monkeypatch, tmp_path, torch="2.12.1", needs="Requires-Dist: torch==2.13.0.*")
+    assert missing_for_ascend(CANN) == [
+        "torch_npu 2.13.0 needs torch==2.13.0.*, found is torch 2.12.1 (install the two that belong together)"
+    ]
 
 
 @pytest.fixture
 def ascend_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two NPUs, with all that an executor stands on."""
-    monkeypatch.setattr(ascend, "npus", lambda: [0, 1])
+    monkeypatch.setattr(ascend, "find_npus", lambda: ((0, 1), ""))
     monkeypatch.setattr(ascend, "missing_software", list)
 
 
+@pytest.fixture
+def _torch_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop whoever goes on to what imports torch."""
+    monkeypatch.setitem(sys.modules, "sgframe_ascend.executor", None)
+
+
+@pytest.mark.usefixtures("ascend_machine", "_torch_is_not_imported")
+def test_a_torch_npu_that_does_not_load_is_told_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> ModuleType:
+        raise ImportError("libhccl.so: cannot open shared object file")
+
+    monkeypatch.setattr("sgframe_ascend.software.import_module", fail)
+    with pytest.raises(BackendUnavailable, match=r"does not load \(ImportError: libhccl.so: cannot open .*set_env.sh"):
+        ascend.AscendBackend(AscendSettings()).executor()
+
+
+@pytest.mark.usefixtures("ascend_machine", "_torch_is_not_imported")
+def test_a_torch_npu_that_registers_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sgframe_ascend.software.import_module", ModuleType)
+    with pytest.raises(BackendUnavailable, match=r"<module 'torch_npu'> has no npu, npu_add_rms_norm, .*2.13 or newer"):
+        ascend.AscendBackend(AscendSettings()).executor()
+
+
 def test_ascend_without_an_npu_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ascend, "npus", list)
+    monkeypatch.setattr(ascend, "find_npus", lambda: ((), "no NPU"))
     monkeypatch.setattr(ascend, "missing_software", lambda: ["torch_npu is not installed"])
     backend = ascend.AscendBackend(AscendSettings())
     found = backend.probe()
     assert not found.usable
-    assert found.reason.startswith("no Ascend NPU was found")
-    assert found.reason.endswith("; torch_npu is not installed")
-    with pytest.raises(BackendUnavailable, match="backend 'ascend' cannot run: no Ascend NPU was found"):
+    assert found.reason == "no NPU; torch_npu is not installed"
+    with pytest.raises(BackendUnavailable, match="backend 'ascend' cannot run: no NPU; torch_npu is not"):
         backend.executor()
 
 

@@ -7,14 +7,15 @@ The rules stand in docs/ascend.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from sgframe_ascend.parts import Part, parts_of
+from sgframe_ascend.parts import Part, UploadAll, parts_of, spans
 from sgframe_torch.kv import LayerKV
 from sgframe_torch.rows import StepInputs
 
@@ -25,7 +26,7 @@ MOST_SHARED = 64
 MOST_DIM = 512
 DIM_MULTIPLE = 16
 MOST_WIDTH = 65534
-"""heads · dim."""
+"""heads · dim, of queries; KV has no more."""
 MOST_KV_LENGTH = 262144
 """Tokens in KV of a row that computes one token."""
 MOST_PAGED_ELEMENTS = 2**31 - 1
@@ -50,19 +51,30 @@ def obstacle(dtype: torch.dtype, heads: int, kv_heads: int, key_dim: int, value_
     return next((fault for fault, found in faults.items() if found), "")
 
 
+class Reading(NamedTuple):
+    """One call's share of a part: its ``rows``, what it is given of KV, and how many tokens of that each row has."""
+
+    rows: slice
+    keys: Tensor
+    values: Tensor
+    lengths: list[int]
+    paging: dict[str, Any]
+
+
 class FusedAttention:
     """The operator, over pages of ``page_size`` slots. ``begin`` comes before the layers of a step."""
 
-    def __init__(self, operator: Callable[..., tuple[Tensor, Tensor]], page_size: int) -> None:
+    def __init__(self, operator: Callable[..., tuple[Tensor, Tensor]], page_size: int, upload_all: UploadAll) -> None:
         self._operator = operator
         self._page_size = page_size
+        self._upload_all = upload_all
         self._mask: Tensor | None = None
         self._parts: list[Part] = []
         self._paged = True
 
     def begin(self, step: StepInputs) -> None:
         """Plan the calls of ``step``, which all layers share."""
-        self._parts, self._paged = parts_of(step, self._page_size), step.paged
+        self._parts, self._paged = parts_of(step, self._page_size, self._upload_all), step.paged
 
     def obstacle(self, query: Tensor, kv: LayerKV, softcap: float) -> str:
         """What of this attention, in the step that has begun, the operator has not; or nothing."""
@@ -72,7 +84,7 @@ class FusedAttention:
         return obstacle(query.dtype, heads, kv_heads, dim, kv.values.shape[2], softcap)
 
     def __call__(self, query: Tensor, kv: LayerKV, scale: float, window: int) -> Tensor:
-        """See ``sgframe_torch.attention.paged_attention``; Only where there is no ``obstacle``."""
+        """See ``sgframe_torch.attention.paged_attention``; only where there is no ``obstacle``."""
         if len(self._parts) == 1:
             return self._attend(self._parts[0], query, kv, scale, window)
         output = torch.empty_like(query)
@@ -90,53 +102,48 @@ class FusedAttention:
             "num_key_value_heads": kv.keys.shape[1],
             "scale": scale,
             "input_layout": "BSND",
-            **self._sparsity(part, query.device, window),
+            **self._sparsity(part, window),
         }
-        read = self._by_pages if self._reads_pages(part, kv, window) else self._from_copies
-        return read(part, query, kv, window, options).flatten(0, 1)
+        readings = self._pages(part, kv) if self._reads_pages(part, kv, window) else _copies(part, kv, window)
+        outputs = [
+            self._operator(
+                query[each.rows],
+                each.keys,
+                each.values,
+                actual_seq_lengths=[part.count] * len(each.lengths),
+                actual_seq_lengths_kv=each.lengths,
+                **each.paging,
+                **options,
+            )[0]
+            for each in readings
+        ]
+        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs)).flatten(0, 1)
 
     def _reads_pages(self, part: Part, kv: LayerKV, window: int) -> bool:
         fits = not window if part.count == 1 else self._page_size % PREFILL_PAGE_MULTIPLE == 0
         return self._paged and fits and kv.keys.numel() <= MOST_PAGED_ELEMENTS
 
-    def _sparsity(self, part: Part, device: torch.device, window: int) -> dict[str, Any]:
+    def _sparsity(self, part: Part, window: int) -> dict[str, Any]:
         """A row that computes one token sees all it is given, and the operator heeds no mask for it."""
         if part.count == 1:
             return {}
         if self._mask is None:
-            self._mask = torch.ones(MASK_SIZE, MASK_SIZE, dtype=torch.bool).triu(diagonal=1).to(device)
+            (self._mask,) = self._upload_all([np.triu(np.ones((MASK_SIZE, MASK_SIZE), dtype=bool), k=1)])
         if window:
             return {"atten_mask": self._mask, "sparse_mode": BAND, "pre_tokens": window - 1, "next_tokens": 0}
         return {"atten_mask": self._mask, "sparse_mode": RIGHT_DOWN_CAUSAL}
 
-    def _by_pages(self, part: Part, query: Tensor, kv: LayerKV, window: int, options: dict[str, Any]) -> Tensor:
-        return self._operator(
-            query,
-            self._in_pages(kv.keys),
-            self._in_pages(kv.values),
-            block_table=part.pages,
-            block_size=self._page_size,
-            actual_seq_lengths=[part.count] * len(part.lengths),
-            actual_seq_lengths_kv=part.lengths.tolist(),
-            **options,
-        )[0]
+    def _pages(self, part: Part, kv: LayerKV) -> Iterator[Reading]:
+        """Of the pages where they lie; the pool may not have fewer than the rows of a call have together, though rows that
+        share a prefix share its pages."""
+        keys, values = (slots.view(-1, self._page_size, slots.shape[1] * slots.shape[2]) for slots in kv)
+        for rows in spans(part.page_counts, len(keys)):
+            paging = {"block_table": part.pages[rows], "block_size": self._page_size}
+            yield Reading(rows, keys, values, part.lengths[rows].tolist(), paging)
 
-    def _in_pages(self, slots: Tensor) -> Tensor:
-        """[pages, page size, KV heads · dim]."""
-        return slots.view(-1, self._page_size, slots.shape[1] * slots.shape[2])
 
-    def _from_copies(self, part: Part, query: Tensor, kv: LayerKV, window: int, options: dict[str, Any]) -> Tensor:
-        slots, seen = part.slots(window), part.seen(window).tolist()
-        rows = max(1, MOST_COPIED // slots.shape[1])
-        outputs = [
-            self._operator(
-                query[start : start + rows],
-                kv.keys[slots[start : start + rows]],
-                kv.values[slots[start : start + rows]],
-                actual_seq_lengths=[part.count] * len(seen[start : start + rows]),
-                actual_seq_lengths_kv=seen[start : start + rows],
-                **options,
-            )[0]
-            for start in range(0, len(seen), rows)
-        ]
-        return torch.cat(outputs)
+def _copies(part: Part, kv: LayerKV, window: int) -> Iterator[Reading]:
+    """Of what each row sees, copied together."""
+    slots, seen = part.slots(window), part.seen(window)
+    for rows in spans(np.full(len(slots), slots.shape[1]), MOST_COPIED):
+        yield Reading(rows, kv.keys[slots[rows]], kv.values[slots[rows]], seen[rows].tolist(), {})

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 from sgframe.errors import BackendUnavailable
 from sgframe.interfaces.backend import Backend, Capabilities
 from sgframe_ascend import AscendSettings
-from sgframe_ascend.machine import missing_software, npus
+from sgframe_ascend.machine import find_npus
+from sgframe_ascend.software import load_torch_npu, missing_software
 
 if TYPE_CHECKING:
     from sgframe_ascend.executor import AscendExecutor
 
 DTYPES = ("bfloat16", "float16", "float32")
 """The first two are those of the fused operators; attention in float32 is plain torch."""
-
-_NO_DEVICE = (
-    "no Ascend NPU was found (no /dev/davinci0 … that ASCEND_RT_VISIBLE_DEVICES allows); install the NPU driver, or give "
-    "the container its devices"
-)
 
 
 class AscendBackend(Backend):
@@ -28,8 +24,8 @@ class AscendBackend(Backend):
         self._settings = settings
 
     def probe(self) -> Capabilities:
-        devices = npus()
-        faults = [*([] if devices else [_NO_DEVICE]), *missing_software()]
+        devices, absence = find_npus()
+        faults = [*filter(None, [absence]), *missing_software()]
         return Capabilities(
             usable=not faults,
             reason="; ".join(faults),
@@ -37,12 +33,14 @@ class AscendBackend(Backend):
             page_size=self._settings.page_size,
             dtypes=DTYPES,
             max_ranks=max(1, len(devices)),
+            joins=True,
         )
 
     def executor(self) -> AscendExecutor:
         found = self.probe()
         if not found.usable:
             raise BackendUnavailable(f"backend 'ascend' cannot run: {found.reason}")
-        from sgframe_ascend.executor import AscendExecutor  # noqa: PLC0415 (loads torch and torch_npu)
+        npu = load_torch_npu()  # first of all that imports torch, which would load it too, and fail in words of its own
+        from sgframe_ascend.executor import AscendExecutor  # noqa: PLC0415 (loads torch)
 
-        return AscendExecutor(self._settings)
+        return AscendExecutor(self._settings, npu)

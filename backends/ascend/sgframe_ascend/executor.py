@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
+from types import ModuleType
 
 from msgspec.structs import replace
 
@@ -16,11 +16,11 @@ from sgframe_torch.executor import TorchExecutor
 
 
 class AscendExecutor(TorchExecutor):
-    """See Executor. torch_npu makes itself known to torch when it is imported: its device, and HCCL."""
+    """See Executor. ``npu`` is the module torch_npu."""
 
-    def __init__(self, settings: AscendSettings) -> None:
-        self._npu = import_module("torch_npu")
-        super().__init__(AscendOps(settings, self._npu))
+    def __init__(self, settings: AscendSettings, npu: ModuleType) -> None:
+        self._npu = npu
+        super().__init__(AscendOps(settings, npu))
 
     def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
         loaded = super().load(spec, progress)

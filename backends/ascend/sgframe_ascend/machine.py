@@ -1,35 +1,35 @@
-"""What this machine has of Ascend: device files, the CANN toolkit, torch_npu. Opens no device and imports no torch."""
+"""Which NPUs this machine has for this process. Looks at device files only: opens no device."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
-_TOOLKIT_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")  # set by CANN's set_env.sh
+VARIABLE = "ASCEND_RT_VISIBLE_DEVICES"
+"""Chooses among the NPUs that are there, which count from 0 whatever their files are called."""
 
 
-def npus(folder: Path = Path("/dev"), environment: Mapping[str, str] = os.environ) -> list[int]:
-    """The numbers of the NPUs whose device files (``davinci0`` …) are here, as far as ASCEND_RT_VISIBLE_DEVICES allows."""
-    found = sorted(
-        int(match[1]) for path in folder.glob("davinci*") if (match := re.fullmatch(r"davinci(\d+)", path.name))
+def find_npus(folder: Path = Path("/dev"), environment: Mapping[str, str] = os.environ) -> tuple[tuple[int, ...], str]:
+    """The numbers of the NPUs that this process may take; and, where there are none, why not and what to do."""
+    count = sum(re.fullmatch(r"davinci\d+", path.name) is not None for path in folder.glob("davinci*"))
+    if not count:
+        return (), "no NPU: no /dev/davinci0 … (install the driver, or give the container its devices)"
+    if VARIABLE not in environment:
+        return tuple(range(count)), ""
+    chosen = _chosen(environment[VARIABLE], count)
+    hidden = (
+        f"{VARIABLE} is {environment[VARIABLE]!r}, which shows none of the {count} NPUs (count them from 0, ascending)"
     )
-    visible = environment.get("ASCEND_RT_VISIBLE_DEVICES")
-    return (
-        found if visible is None else [number for number in found if str(number) in visible.replace(" ", "").split(",")]
-    )
+    return chosen, "" if chosen else hidden
 
 
-def missing_software(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """What an executor would stand on and is not here, and what to do."""
-    faults = []
-    toolkit = next((environment[name] for name in _TOOLKIT_VARIABLES if environment.get(name)), None)
-    if toolkit is None:
-        faults.append("the CANN toolkit is not set up (source its set_env.sh)")
-    elif not Path(toolkit).is_dir():
-        faults.append(f"the CANN toolkit is said to be in {toolkit}, where nothing is (source its set_env.sh again)")
-    if not find_spec("torch_npu"):
-        faults.append("torch_npu is not installed (pip install the one for your torch and CANN)")
-    return faults
+def _chosen(listed: str, count: int) -> tuple[int, ...]:
+    """What CANN takes of such a list: it reads as far as there are numbers and single commas, takes nothing if they do not
+    ascend, and leaves out those that are not there."""
+    readable = re.match(r"\d+(,\d+)*", listed)
+    numbers = [int(each) for each in readable[0].split(",")] if readable else []
+    if numbers != sorted(set(numbers)):
+        return ()
+    return tuple(number for number in numbers if number < count)

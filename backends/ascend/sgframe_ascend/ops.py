@@ -1,11 +1,12 @@
 """An Ascend NPU: its memory, its collectives, and which operators of torch_npu stand for those of a model.
 
-Every operator is used within its documentation; what that leaves out is computed in plain torch. Knows no model.
+What their documentation leaves out is computed in plain torch; docs/ascend.md has the rules. Knows no model.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
@@ -18,6 +19,7 @@ from sgframe_ascend import AscendSettings
 from sgframe_ascend.attention import HALF, FusedAttention
 from sgframe_ascend.backend import DTYPES
 from sgframe_ascend.memory import available_memory
+from sgframe_ascend.streams import Coming, Streams
 from sgframe_torch.drawing import Draws, draw
 from sgframe_torch.kv import LayerKV
 from sgframe_torch.ops import DeviceOps, QKNorm, rotate
@@ -28,26 +30,8 @@ ROTARY_DIMS = (64, 128)
 log = logging.getLogger(__name__)
 
 
-class EventDownload:
-    """A Download into page-locked memory, which an event of the device's stream follows."""
-
-    def __init__(self, tensor: Tensor, npu: ModuleType) -> None:
-        locked = tensor.device.type != "cpu"
-        self._host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=locked)
-        self._host.copy_(tensor, non_blocking=True)
-        self._event = npu.npu.Event()
-        self._event.record()
-
-    def done(self) -> bool:
-        return bool(self._event.query())
-
-    def wait(self) -> np.ndarray:
-        self._event.synchronize()
-        return self._host.numpy()
-
-
 class AscendOps(DeviceOps):
-    """One NPU, by ``npu``: the module torch_npu. Tensors live on ``device``, until ``place`` the first NPU.
+    """One NPU, by ``npu``: the module torch_npu. Of no use before ``place``.
 
     ``graph_rows`` stays 0: a graph of the NPU has to be told every step's lengths anew through its own update call, which
     has not been tried on a device.
@@ -55,13 +39,14 @@ class AscendOps(DeviceOps):
 
     dtypes = DTYPES
     collective = "hccl"
+    _streams: Streams
 
     def __init__(self, settings: AscendSettings, npu: ModuleType, device: str = "npu") -> None:
         self.device = torch.device(device)
         self.page_size = settings.page_size
         self._memory_share = settings.memory_share
         self._npu = npu
-        self._fused_attention = FusedAttention(npu.npu_fused_infer_attention_score, settings.page_size)
+        self._fused_attention = FusedAttention(npu.npu_fused_infer_attention_score, settings.page_size, self.upload_all)
         self._angles: tuple[Tensor, Tensor, Tensor] | None = None
         self._told: set[str] = set()
 
@@ -78,11 +63,12 @@ class AscendOps(DeviceOps):
             )
         try:
             self._npu.npu.set_device(ranks.local_rank)
+            self.device = torch.device(self.device.type, ranks.local_rank)
+            self._streams = Streams(self._npu, self.device)
         except RuntimeError as error:
             raise BackendUnavailable(
                 f"NPU {ranks.local_rank} cannot be opened: {error}; see npu-smi info for who holds it"
             ) from error
-        self.device = torch.device(self.device.type, ranks.local_rank)
 
     def available_memory(self) -> int:
         return available_memory(self._npu)
@@ -91,11 +77,16 @@ class AscendOps(DeviceOps):
         return int(available * self._memory_share)
 
     def upload(self, values: np.ndarray) -> Tensor:
-        """See DeviceOps; float64 stays on the host, since the device would make it float32."""
-        return torch.tensor(values, device="cpu" if values.dtype == np.float64 else self.device)
+        return self.upload_all([values])[0]
 
-    def download(self, tensor: Tensor) -> EventDownload:
-        return EventDownload(tensor, self._npu)
+    def upload_all(self, values: Sequence[np.ndarray]) -> list[Tensor]:
+        """See DeviceOps; float64 stays on the host, since the device would make it float32."""
+        wide = [each.dtype == np.float64 for each in values]
+        there = iter(self._streams.upload([each for each, stays in zip(values, wide, strict=True) if not stays]))
+        return [torch.tensor(each) if stays else next(there) for each, stays in zip(values, wide, strict=True)]
+
+    def download(self, tensor: Tensor) -> Coming:
+        return self._streams.download(tensor)
 
     # --------------------------------------------------------------------------------------------- the model
 
