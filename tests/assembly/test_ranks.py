@@ -47,9 +47,10 @@ def test_one_machine_has_no_use_for_an_address() -> None:
     assert "dist_addr is '192.0.2.7:29500' with nnodes 1" in refusal(tp_size=2, dist_addr="192.0.2.7:29500")
 
 
-@pytest.mark.parametrize(
-    "address", ["192.0.2.7", "192.0.2.7:", ":29500", "http://host:29500", "host:29500/x", "::1:29500"]
-)
+NO_ADDRESSES = ["192.0.2.7", "192.0.2.7:", ":29500", "http://host:29500", "host:29500/x", "::1:29500", "a/b:3000"]
+
+
+@pytest.mark.parametrize("address", [*NO_ADDRESSES, "host:0", "host:65536"])
 def test_an_address_is_host_and_port(address: str) -> None:
     assert "write host:port" in refusal(**TWO_MACHINES | {"dist_addr": address})
 
@@ -71,7 +72,9 @@ def test_a_backend_of_one_rank_is_refused_several_wherever_they_stand(machines: 
 
 
 def test_more_ranks_than_the_machine_has_room_for_are_refused_with_the_numbers() -> None:
-    with pytest.raises(BackendUnavailable, match=r"'cpu' has room for 64 ranks on this machine .*, but 65 are asked for"):
+    with pytest.raises(
+        BackendUnavailable, match=r"'cpu' has room for 64 ranks on this machine .*, but 65 are asked for"
+    ):
         assemble({"backend": "cpu", "tp_size": 65}, None, {})
 
 

@@ -17,6 +17,7 @@ from sgframe.errors import ModelError
 from sgframe.messages import Masks, ints
 from sgframe.sampling import TokenSampling
 from sgframe_cpu import CpuSettings
+from sgframe_torch.sampler import Sampler
 
 CONTEXT = 128
 PROMPT = [5, 9, 77, 13, 120, 44, 3]
@@ -192,6 +193,25 @@ def test_sized_by_itself_it_holds_at_least_one_context(start, checkpoint):
 def test_kv_bytes_below_one_token_are_refused(start, checkpoint):
     with pytest.raises(ModelError, match="one token takes 768 bytes"):
         start(checkpoint("llama"), kv_slots=0, kv_bytes=767)
+
+
+def test_a_row_whose_draw_failed_goes_on_with_some_token_in_a_step_that_was_given_already(
+    start, checkpoint, monkeypatch
+):
+    rows = start(checkpoint("llama"))
+    expected = start(checkpoint("llama"))
+    for each in (rows, expected):
+        each.admit(0, [1, 2, 3])
+        each.admit(1, [4, 5, 6])
+        each.step({0: 3, 1: 3})
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(Sampler, "choose", lambda *_: 1 // 0)
+        rows.executor.forward(rows.batch({0: 1}))
+        rows.executor.sample(None)
+    rows.tokens[0].append(0)
+    rows.executor.forward(rows.batch({0: 1, 1: 1}))
+    output = rows.executor.sample(None).result()
+    assert output.tokens[1] == expected.step({1: 1}).tokens[0]
 
 
 # ---------------------------------------------------------------------------------------------------- refusals

@@ -192,7 +192,13 @@ class TorchExecutor(Executor):
         """What is asked for beside tokens is computed at once; tokens alone may still be on their way."""
         step, rows = self._computed.step, self._running.rows
         states = [rows[row] for row in step.sampled]
-        tokens = self._choose(states, masks)
+        try:
+            tokens = self._choose(states, masks)
+        except Exception:
+            for state in states:  # the next step may be given already, and goes on with some token
+                state.await_token()
+                state.settle(INVALID)
+            raise
         for state in states:
             state.await_token()
         launched = _Launched(step, states, self._ops.download(tokens), self._in_step)

@@ -32,7 +32,7 @@ from sgframe.errors import ConfigError
 
 CONFIG_VARIABLE = "SGFRAME_CONFIG"
 _BYTES = TypeAdapter(ByteSize)
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:\s]+):[0-9]{1,5}")
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/\s]+):(?P<port>[0-9]{1,5})")
 LEAST_COMPILE_BYTES = 256 * 2**20
 
 
@@ -93,7 +93,7 @@ class Settings(BaseModel):
         None, min_length=1, description="host:port at which machine 0 lets the others join; needed with several"
     )
     step_timeout: float = Field(
-        300.0, gt=0, description="Seconds that a rank may take for a step before the others give up on it"
+        300.0, ge=1, description="Seconds that a rank may take for a step before the others give up on it"
     )
     digest_interval: int = Field(
         64, ge=1, description="Steps between two comparisons of what the ranks applied, with several of them"
@@ -162,7 +162,8 @@ class Settings(BaseModel):
                 f"dist_addr is {self.dist_addr!r} with nnodes {self.nnodes}: several machines need the host:port of "
                 "machine 0, a single one needs none"
             )
-        if self.dist_addr is not None and not _ADDRESS.fullmatch(self.dist_addr):
+        address = _ADDRESS.fullmatch(self.dist_addr or "")
+        if self.dist_addr is not None and (address is None or not 0 < int(address["port"]) < 2**16):
             raise ValueError(
                 f"dist_addr is {self.dist_addr!r}: write host:port, such as 192.0.2.7:29500 or [2001:db8::7]:29500"
             )

@@ -39,6 +39,7 @@ class Node:
             if self._failed.done():
                 self._failed.result()
         finally:
+            _ = self._failed.cancel() or self._failed.exception()  # nobody asks any more why a child ends
             for child in self._children:
                 child.kill()
             await asyncio.gather(*(child.stop() for child in self._children))
