@@ -29,23 +29,23 @@ class Configuration:
     plugins: Plugins
 
     def choose(self) -> Choices:
-        """The part of every seam, and those in shadow. Raises PluginError."""
+        """The part of every seam, and those in shadow. Raises PluginError, or ConfigError for parts that do not go together."""
         parts = choose(self.plugins, self.settings, self.origins)
         shadow = choose_shadow(self.plugins, self.settings, self.origins)
         choices = Choices(parts, shadow, choose_grammars(self.plugins, self.settings, self.origins))
         require_readers(self.plugins, self.settings, choices, self.origins)
-        return choices
-
-    def choose_usable(self) -> Choices:
-        """The same, for a start on this machine: raises BackendUnavailable when the chosen devices are not there."""
-        choices = self.choose()
-        require_usable(self.plugins, choices[Seam.BACKEND], self.settings.tp_size, self.settings.local_ranks)
         transport: type[Transport] = choices[Seam.TRANSPORT].load()
         if self.settings.tp_size > 1 and transport.in_process:
             raise ConfigError(
                 f"transport '{choices[Seam.TRANSPORT].name}' keeps all in one process, but tp_size is "
                 f"{self.settings.tp_size} and each rank needs a process: choose another, such as --transport zmq"
             )
+        return choices
+
+    def choose_usable(self) -> Choices:
+        """The same, for a start on this machine: raises BackendUnavailable when the chosen devices are not there."""
+        choices = self.choose()
+        require_usable(self.plugins, choices[Seam.BACKEND], self.settings.tp_size, self.settings.local_ranks)
         return choices
 
 
