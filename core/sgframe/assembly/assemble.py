@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sgframe.assembly.choice import Choices
 from sgframe.assembly.choosing import choose, choose_grammars, choose_shadow, pick, require_readers
@@ -29,13 +29,12 @@ class Configuration:
     plugins: Plugins
 
     def choose(self) -> Choices:
-        """The part of every seam, and those in shadow. Raises PluginError, or ConfigError for parts that do not go together."""
+        """The part of every seam, and those in shadow. Raises PluginError; ConfigError for what does not go together."""
         parts = choose(self.plugins, self.settings, self.origins)
         shadow = choose_shadow(self.plugins, self.settings, self.origins)
         choices = Choices(parts, shadow, choose_grammars(self.plugins, self.settings, self.origins))
         require_readers(self.plugins, self.settings, choices, self.origins)
-        transport: type[Transport] = choices[Seam.TRANSPORT].load()
-        if self.settings.tp_size > 1 and transport.in_process:
+        if self.settings.tp_size > 1 and cast(type[Transport], choices[Seam.TRANSPORT].load()).in_process:
             raise ConfigError(
                 f"transport '{choices[Seam.TRANSPORT].name}' keeps all in one process, but tp_size is "
                 f"{self.settings.tp_size} and each rank needs a process: choose another, such as --transport zmq"
