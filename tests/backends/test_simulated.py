@@ -15,10 +15,12 @@ from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
 from sgframe.messages import Ints, NewRow, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
-from sgframe.testing.backend import BackendContract
+from sgframe.testing.backend import LoadingContract
 from sgframe.testing.driver import GREEDY, Driver
+from sgframe.testing.execution import ExecutionContract
+from sgframe.testing.outputs import OutputContract
 from sgframe.testing.plugin import check_plugin
-from sgframe.testing.trees import Path
+from sgframe.testing.trees import Path, TreeContract
 from sgframe_simulated import SimulatedSettings
 from sgframe_simulated.backend import SimulatedBackend
 from sgframe_simulated.executor import SimulatedExecutor, SimulatedFailure
@@ -46,7 +48,9 @@ def poison(drive: Driver, slots: Ints) -> None:
     drive.executor.poison(slots)
 
 
-class TestContractInHashMode(BackendContract):
+class TestContractInHashMode(LoadingContract, ExecutionContract, OutputContract, TreeContract):
+    """All but SamplingContract: what is sampled is made up, whatever the parameters say."""
+
     mode = "hash"
 
     def make_executor(self) -> SimulatedExecutor:

@@ -7,41 +7,50 @@ import importlib
 import inspect
 import io
 import re
-import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import HOUSE, blocks, commands, table
+from pages import HOUSE, blocks, commands, table, write_files
 
 from sgframe.assembly.plugins import BUILTIN
 from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.messages import ScheduleBatch
 from sgframe.sampling import TokenSampling
+from sgframe.testing.backend import BackendContract
 from sgframe.testing.driver import Driver
+from sgframe.testing.plugin import check_plugin
 from sgframe_torch.ops import DeviceOps
 
 PAGE = "docs/backends.md"
 EXAMPLE = "examples/plugins/sgframe-numpy"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def example() -> Any:
-    """The example package, from where it stands."""
-    sys.path.append(str(HOUSE / EXAMPLE))
-    yield
-    sys.path.remove(str(HOUSE / EXAMPLE))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds the random model of the example's tests, as ``tiny-llama``."""
+    """A folder that holds what the page writes into one: its torch backend, and its tiny model."""
     folder = tmp_path_factory.mktemp("page")
-    made = runpy.run_path(str(HOUSE / EXAMPLE / "tests" / "conftest.py"))
-    made["write_model"](folder / "tiny-llama")
+    write_files(folder, *(each for each in blocks(PAGE, "python") if "# sgframe_mine/" in each.first_line))
+    with contextlib.chdir(folder):
+        block("# tiny_llama.py")
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packages(folder: Path) -> Iterator[None]:
+    """The example's package, from where it stands, and the page's."""
+    added = [str(HOUSE / EXAMPLE), str(folder)]
+    sys.path.extend(added)
+    yield
+    for path in added:
+        sys.path.remove(path)
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
 
 
 def block(part: str) -> dict[str, Any]:
@@ -94,15 +103,35 @@ def test_the_batches_come_to_what_the_table_says() -> None:
     assert found == table(PAGE, header)
 
 
+QUICK = ("the_cut_of_a_prefill_changes_nothing", "rows_may_go_on_in_another_order_or_wait", "a_bias_is_added")
+
+
+def run_quick_ones(contract: Any) -> None:
+    for test in QUICK:
+        getattr(contract, f"test_{test}")(Driver(contract.make_executor(), contract.make_spec()))
+
+
 @pytest.fixture
-def contract(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.chdir(folder)
+def contract() -> Any:
     return block("# test_numpy_contract.py")["TestContract"]()
 
 
 def test_the_kit_runs_as_the_page_subclasses_it(contract: Any) -> None:
-    for test in ("the_cut_of_a_prefill_changes_nothing", "the_next_step_may_come_before_the_result_of_the_last"):
-        getattr(contract, f"test_{test}")(Driver(contract.make_executor(), contract.make_spec()))
+    run_quick_ones(contract)
+
+
+def test_the_kit_runs_on_the_page_s_late_device() -> None:
+    run_quick_ones(block("# test_mine_late.py")["TestTokensThatComeLate"]())
+
+
+def test_the_torch_backend_of_the_page_is_sound() -> None:
+    assert check_plugin("sgframe_mine") == []
+    assert importlib.import_module("sgframe_mine.backend").MyBackend(None).probe().usable
+
+
+def test_the_kit_is_the_sum_of_the_parts_that_the_page_lists() -> None:
+    listed = [row[0].strip("`") for row in table(PAGE, "| part | what must be right |")]
+    assert listed == [f"{part.__module__}.{part.__name__}" for part in BackendContract.__bases__]
 
 
 def printed(executor: Executor, spec: ExecutorSpec) -> list[int]:
@@ -116,7 +145,8 @@ def printed(executor: Executor, spec: ExecutorSpec) -> list[int]:
 
 def test_the_torch_device_of_the_page_says_what_numpy_says(contract: Any) -> None:
     expected = printed(contract.make_executor(), contract.make_spec())
-    assert printed(block("class MyOps")["MyExecutor"](), contract.make_spec()) == expected
+    executor = importlib.import_module("sgframe_mine.backend").MyBackend(None).executor()
+    assert printed(executor, contract.make_spec()) == expected
     assert len(expected) == 5
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from sgframe.interfaces.backend import Executor, ExecutorSpec, Pending
 from sgframe.messages import (
@@ -29,7 +30,7 @@ UNKNOWN = -2
 @dataclass(slots=True, eq=False)
 class DriverRow:
     """One request as the driver sees it. The first ``borrowed`` of its ``slots`` are somebody else's; ``spare`` are those
-    of its last page that hold no token yet."""
+    of its last page that hold no token yet. Whether it ``samples`` once all that it knows is computed, a batch says."""
 
     row: int
     tokens: Ints
@@ -37,6 +38,7 @@ class DriverRow:
     sampling: TokenSampling
     slots: Ints
     borrowed: int
+    samples: bool
     tree: Tree | None = None
     spare: Ints = field(default_factory=ints)
     logprobs: list[Logprobs | None] = field(default_factory=list)
@@ -58,11 +60,12 @@ class Driver:
     """Turns calls into ScheduleBatch messages, and keeps account of rows and slots like a scheduler would.
 
     ``admit``, ``release``, ``rewrite`` and ``append`` are told to the executor by the next ``step``. What rows borrow,
-    keep or rewrite are whole pages; ``aligned`` says how many tokens those are.
+    keep or rewrite are whole pages; ``aligned`` says how many tokens those are. What goes beyond the spec is not sent.
     """
 
     def __init__(self, executor: Executor, spec: ExecutorSpec) -> None:
         self.executor = executor
+        self.spec = spec
         self.loaded: Loaded = executor.load(spec, lambda what, done, total: None)
         self.free_slots = ints(range(self.loaded.slots))
         self._free_rows = list(range(spec.max_rows))
@@ -71,6 +74,15 @@ class Driver:
         self._rewrites: list[Rewrite] = []
         self._appended: list[Appended] = []
         self._step = 0
+        self._late: tuple[Pending, list[DriverRow]] | None = None
+
+    def prompt(self, length: int, salt: int = 0) -> list[int]:
+        """``length`` token ids that look like noise; another ``salt`` gives others from the first on."""
+        return [(1 + (i + 1) * (salt + 1) * 7919 + i * i * 31) % self.loaded.vocab_size for i in range(length)]
+
+    def mask(self, *tokens: int) -> bytes:
+        """A row's words in Masks, of which only ``tokens`` are allowed."""
+        return sum(1 << token for token in tokens).to_bytes(4 * -(-self.loaded.vocab_size // 32), "little")
 
     def aligned(self, tokens: int) -> int:
         """``tokens``, or so many more as it takes to fill a page."""
@@ -85,10 +97,11 @@ class Driver:
         cached: Sequence[int] = (),
         logprobs_from: int = 1,
         tree: Tree | None = None,
+        samples: bool = True,
     ) -> DriverRow:
         """Give ``prompt``, and ``output`` if it resumes, a row; ``cached`` slots hold the KV of its first tokens.
 
-        With a ``tree`` the ``output`` are its nodes.
+        With a ``tree`` the ``output`` are its nodes, and nothing is sampled; nor is it where ``samples`` is False.
         """
         row = DriverRow(
             row=self._free_rows.pop(0),
@@ -97,6 +110,7 @@ class Driver:
             sampling=sampling,
             slots=ints(cached),
             borrowed=len(cached),
+            samples=samples and tree is None,
             tree=tree,
         )
         self._admitted.append(
@@ -126,34 +140,45 @@ class Driver:
 
     def step(self, work: Mapping[DriverRow, int], masks: Mapping[DriverRow, bytes] | None = None) -> StepOutput:
         """Compute the next ``work[row]`` tokens of each row, and sample those whose last known token is among them."""
+        self.step_ahead(work, masks)
+        return self.catch_up()
+
+    def step_ahead(self, work: Mapping[DriverRow, int], masks: Mapping[DriverRow, bytes] | None = None) -> None:
+        """As ``step``, but the executor is not asked for the result before the next step has begun, or ``catch_up`` is
+        called. Until then rows know their tokens as UNKNOWN."""
         batch = self._plan(work, masked=masks is not None)
         self.executor.forward(batch)
-        output = self.executor.sample(
+        if self._late is not None:
+            self.catch_up()
+        pending = self.executor.sample(
             None if masks is None else Masks(batch.step, ints(row.row for row in masks), b"".join(masks.values()))
-        ).result()
-        for row, token in self._take_in(output, work):
-            row.tokens.append(token)
+        )
+        self._late = pending, list(work)
+        for row in compress(work, batch.samples):
+            row.tokens.append(UNKNOWN)
+
+    def catch_up(self) -> StepOutput:
+        """Ask for the result of the step before."""
+        assert self._late is not None, "no step is on its way"
+        (pending, rows), self._late = self._late, None
+        output = pending.result()
+        self._take_in(output, {row.row: row for row in rows})
         return output
 
-    def decode_ahead(self, rows: Sequence[DriverRow], steps: int) -> None:
-        """As ``decode``, but the executor is given each step before it is asked for the result of the last."""
-        pending: Pending | None = None
-        for _ in range(steps):
-            batch = self._plan({row: row.pending for row in rows}, masked=False)
-            self.executor.forward(batch)
-            if pending is not None:
-                self._learn(pending, rows)
-            pending = self.executor.sample(None)
-            for row in rows:
-                row.tokens.append(UNKNOWN)
-        assert pending is not None
-        self._learn(pending, rows)
-
-    def _learn(self, pending: Pending, rows: Sequence[DriverRow]) -> None:
-        for row, token in self._take_in(pending.result(), rows):
-            row.tokens[row.tokens.index(UNKNOWN)] = token
+    def _take_in(self, output: StepOutput, rows: Mapping[int, DriverRow]) -> None:
+        for number, token in zip(output.rows, output.tokens, strict=True):
+            known = rows[number].tokens
+            known[known.index(UNKNOWN)] = token
+        for number, entry in zip(output.rows, output.logprobs, strict=False):
+            rows[number].logprobs.append(entry)
+        for found in output.prompt_logprobs:
+            rows[found.row].prompt_logprobs.update(enumerate(found.entries, found.start))
+        for given in output.scores:
+            rows[given.row].scores.update(zip(given.asked, given.logprobs, strict=True))
 
     def _plan(self, work: Mapping[DriverRow, int], *, masked: bool) -> ScheduleBatch:
+        total, most = sum(work.values()), self.spec.max_step_tokens
+        assert total <= most, f"{total} tokens are to be computed in a step, the spec allows {most}"
         taken = {row: self._take_slots(row, count) for row, count in work.items()}
         for row, slots in taken.items():
             row.slots.extend(slots)
@@ -165,7 +190,7 @@ class Driver:
             rows=ints(row.row for row in work),
             counts=ints(work.values()),
             slots=ints(slot for slots in taken.values() for slot in slots),
-            samples=ints(row.pending == 0 and row.tree is None for row in work),
+            samples=ints(row.pending == 0 and row.samples for row in work),
             masked=masked,
             appended=self._appended,
         )
@@ -180,17 +205,6 @@ class Driver:
         taken, row.spare = row.spare[:count], row.spare[count:]
         return taken
 
-    def _take_in(self, output: StepOutput, rows: Iterable[DriverRow]) -> list[tuple[DriverRow, int]]:
-        """Note all but the tokens, which are returned with their rows."""
-        by_number = {row.row: row for row in rows}
-        for number, entry in zip(output.rows, output.logprobs, strict=False):
-            by_number[number].logprobs.append(entry)
-        for found in output.prompt_logprobs:
-            by_number[found.row].prompt_logprobs.update(enumerate(found.entries, found.start))
-        for given in output.scores:
-            by_number[given.row].scores.update(zip(given.asked, given.logprobs, strict=True))
-        return [(by_number[number], token) for number, token in zip(output.rows, output.tokens, strict=True)]
-
     def prefill(self, row: DriverRow, pieces: int = 1) -> None:
         """Compute all that ``row`` knows in ``pieces`` steps of nearly equal size, and sample its next token."""
         total = row.pending
@@ -201,6 +215,12 @@ class Driver:
         """Compute all that ``rows`` know, together, ``steps`` times."""
         for _ in range(steps):
             self.step({row: row.pending for row in rows})
+
+    def decode_ahead(self, rows: Sequence[DriverRow], steps: int) -> None:
+        """As ``decode``, but the executor is given each step before it is asked for the result of the last."""
+        for _ in range(steps):
+            self.step_ahead({row: row.pending for row in rows})
+        self.catch_up()
 
     def generate(self, prompt: Sequence[int], count: int, sampling: TokenSampling = GREEDY) -> list[int]:
         """The ``count`` tokens that follow ``prompt``, computed alone and from nothing."""

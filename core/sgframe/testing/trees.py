@@ -62,13 +62,9 @@ class PathTree:
 class TreeContract:
     """A tree's scores are those of each of its paths alone. The model knows at least 128 tokens.
 
-    Part of BackendContract, and for its spec; by itself a subclass gives the fixture ``driver``.
+    Part of BackendContract, and for its spec; by itself a subclass gives the fixture ``driver``, a Driver of a fresh
+    executor.
     """
-
-    @staticmethod
-    def prompt(driver: Driver, length: int, salt: int = 0) -> list[int]:
-        """``length`` token ids that look like noise; another ``salt`` gives others from the first on."""
-        return [(1 + (i + 1) * (salt + 1) * 7919 + i * i * 31) % driver.loaded.vocab_size for i in range(length)]
 
     def path_logprobs(self, driver: Driver, prompt: Sequence[int], path: Path) -> list[float]:
         """The right scores of ``path`` after ``prompt``: the prompt logprobs of both, computed alone. To be overridden
@@ -91,7 +87,7 @@ class TreeContract:
     @pytest.mark.parametrize("level_order", [False, True], ids=["path by path", "level by level"])
     @pytest.mark.parametrize("shape", SHAPES)
     def test_a_tree_scores_each_path_as_if_it_were_alone(self, driver: Driver, shape: str, level_order: bool) -> None:
-        prompt, paths = self.prompt(driver, 11), PathTree(SHAPES[shape], level_order=level_order)
+        prompt, paths = driver.prompt(11), PathTree(SHAPES[shape], level_order=level_order)
         expected = self.expected(driver, prompt, paths)
         row = paths.admit(driver, prompt)
         output = driver.step({row: row.pending})
@@ -99,7 +95,7 @@ class TreeContract:
         assert list(output.tokens) == []
 
     def test_a_tree_without_nodes_asks_for_what_follows_the_prompt(self, driver: Driver) -> None:
-        prompt, paths = self.prompt(driver, 6), PathTree([(4,), (7,), (9,)])
+        prompt, paths = driver.prompt(6), PathTree([(4,), (7,), (9,)])
         assert paths.nodes == []
         expected = self.expected(driver, prompt, paths)
         row = paths.admit(driver, prompt)
@@ -114,7 +110,7 @@ class TreeContract:
         assert row.scores == expected
 
     def test_only_what_is_asked_for_is_scored(self, driver: Driver) -> None:
-        prompt = self.prompt(driver, 6)
+        prompt = driver.prompt(6)
         right = self.path_logprobs(driver, prompt, (1, 2, 8))
         row = driver.admit(prompt, output=[1, 2, 5], tree=Tree(ints([-1, 0, 0]), ints([1]), ints([8])))
         driver.step({row: row.pending})
@@ -124,7 +120,7 @@ class TreeContract:
 
     @pytest.mark.parametrize("level_order", [False, True], ids=["path by path", "level by level"])
     def test_a_tree_may_be_cut_anywhere(self, driver: Driver, level_order: bool) -> None:
-        prompt, paths = self.prompt(driver, 5), PathTree(FORKED, level_order=level_order)
+        prompt, paths = driver.prompt(5), PathTree(FORKED, level_order=level_order)
         expected = self.expected(driver, prompt, paths)
         total = len(prompt) + len(paths.nodes)
         for first in range(1, total):
@@ -135,7 +131,7 @@ class TreeContract:
             assert row.scores == expected, f"cut after {first} tokens"
 
     def test_scores_come_with_the_token_that_they_follow(self, driver: Driver) -> None:
-        prompt, paths = self.prompt(driver, 4), PathTree(FORKED)
+        prompt, paths = driver.prompt(4), PathTree(FORKED)
         expected = self.expected(driver, prompt, paths)
         row = paths.admit(driver, prompt)
         for place in range(-len(prompt), len(paths.nodes)):
@@ -147,7 +143,7 @@ class TreeContract:
     @pytest.mark.parametrize("cached", [1, 7, 8])
     def test_a_cached_part_of_the_prompt_changes_no_score(self, driver: Driver, cached: int) -> None:
         cached = driver.aligned(cached)
-        prompt, paths = self.prompt(driver, max(9, cached + 1)), PathTree(FORKED)
+        prompt, paths = driver.prompt(max(9, cached + 1)), PathTree(FORKED)
         expected = self.expected(driver, prompt, paths)
         first = driver.admit(prompt)
         driver.prefill(first)
@@ -157,7 +153,7 @@ class TreeContract:
 
     def test_cached_nodes_are_not_scored_again(self, driver: Driver) -> None:
         cached = driver.aligned(6 + 3)
-        prompt, paths = self.prompt(driver, cached - 3), PathTree(FORKED)
+        prompt, paths = driver.prompt(cached - 3), PathTree(FORKED)
         whole = paths.admit(driver, prompt)
         driver.step({whole: whole.pending})
         row = paths.admit(driver, prompt, cached=driver.release(whole, keep=cached))
@@ -168,19 +164,20 @@ class TreeContract:
     def test_a_tree_reads_the_other_copy_of_a_rewritten_prompt(self, driver: Driver) -> None:
         start = driver.aligned(2)
         end = start + driver.aligned(6)
-        prompt, paths = self.prompt(driver, end), PathTree(FORKED)
+        prompt, paths = driver.prompt(end), PathTree(FORKED)
         expected = self.expected(driver, prompt, paths)
         kept, row = driver.admit(prompt), paths.admit(driver, prompt)
-        driver.step({kept: end, row: end + 2})
+        driver.prefill(kept)
+        driver.step({row: end + 2})
         driver.rewrite(row, start, kept.slots[start:end])
-        other = driver.admit(self.prompt(driver, 20, 1))  # takes the slots that this freed
+        other = driver.admit(driver.prompt(20, 1))  # takes the slots that this freed
         driver.step({other: 20, row: row.pending})
         assert row.scores == expected
 
     # ---------------------------------------------------------------------------------------------- neighbours
 
     def test_trees_beside_a_decode_and_a_prefill_change_none_of_them(self, driver: Driver) -> None:
-        prompts = [self.prompt(driver, length, length) for length in (8, 14, 5, 7)]
+        prompts = [driver.prompt(length, length) for length in (8, 14, 5, 7)]
         outputs = [driver.generate(prompt, 4) for prompt in prompts[:2]]
         trees = [PathTree(FORKED), PathTree(SHAPES["a comb"], level_order=True)]
         expected = [self.expected(driver, prompt, paths) for prompt, paths in zip(prompts[2:], trees, strict=True)]
@@ -195,7 +192,7 @@ class TreeContract:
         assert [decoding.output, late.output] == [outputs[0], outputs[1][:2]]
 
     def test_a_released_tree_leaves_nothing_to_the_next_row(self, driver: Driver) -> None:
-        prompt, paths = self.prompt(driver, 6), PathTree(FORKED)
+        prompt, paths = driver.prompt(6), PathTree(FORKED)
         output = driver.generate(prompt, 4)
         row = paths.admit(driver, prompt)
         driver.step({row: row.pending})
