@@ -312,8 +312,8 @@ class ScheduleBatch(Message, frozen=True, tag=True, array_like=True):
 
 
 class Masks(Message, frozen=True, tag=True, array_like=True):
-    """Grammar masks of step ``step``: for each of ``rows`` a bit a token, packed little-endian in uint32 words. Other
-    rows may take any token."""
+    """Grammar masks of step ``step``: for each of ``rows`` a bit a token, packed little-endian in uint32 words; tokens
+    beyond those may not be taken. Other rows may take any token."""
 
     step: int
     rows: Ints
