@@ -119,7 +119,8 @@ class Executor(ABC):
 
     Slots are numbered 0 … ``Loaded.slots`` - 1. Calls come as load, then (forward, sample)*, then close. The next forward
     may come before the result of a sample is asked for: it goes on with what was sampled, known or not. The next sample
-    comes after that result. With several ranks ``join`` comes first, and in all but rank 0 ``follow`` stands in place of forward and sample.
+    comes after that result. With several ranks ``join`` comes first, and in all but rank 0 ``follow`` stands in place of
+    forward and sample.
     """
 
     def join(self, ranks: Ranks, give_up: Callable[[str], None]) -> None:
