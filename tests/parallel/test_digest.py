@@ -71,8 +71,30 @@ def test_the_one_that_is_ahead_waits_for_the_other():
     assert comparison.differs([], [(4, b"c")])
 
 
-def test_another_step_is_a_difference_too():
-    assert Comparison().differs([(0, b"a")], [(1, b"a")])
+def test_reports_are_compared_by_step_and_not_in_their_order():
+    comparison = Comparison()
+    assert not comparison.differs([(0, b"a"), (8, b"b")], [(0, b"a"), (4, b"c"), (8, b"b")])
+    assert comparison.differs([(12, b"d"), (16, b"e")], [(16, b"f")])
+
+
+def test_a_step_that_one_rank_has_left_out_is_found_at_the_next_report():
+    comparison, mine, theirs = (
+        Comparison(),
+        applied(*map(decode, range(9))),
+        applied(*map(decode, [0, 1, 2, 3, 5, 6, 7, 8])),
+    )
+    assert comparison.differs(mine.due(), theirs.due())
+
+
+def test_a_step_that_one_rank_has_not_come_to_is_no_difference():
+    mine, theirs = applied(*map(decode, range(9))), applied(*map(decode, range(5)))
+    assert difference("rank 1 of 2", mine.history(), theirs.history()) == (
+        "rank 1 of 2 has not executed what rank 0 has, in steps before those that both still know the plans of"
+    )
+
+
+def test_a_rank_that_has_executed_nothing_shows_no_difference():
+    assert "known to differ" not in difference("rank 1 of 2", applied(decode(0)).history(), History([]))
 
 
 def test_both_sides_are_shown_around_the_first_step_that_differs():

@@ -20,11 +20,12 @@ from sgframe.interfaces.backend import Ranks
 from sgframe.messages import ScheduleBatch, encode, ints
 from sgframe_torch.parallel import contact as contacting
 from sgframe_torch.parallel import lifeline as lifelines
-from sgframe_torch.parallel.contact import contact, place
+from sgframe_torch.parallel.contact import contact
 from sgframe_torch.parallel.digest import PlanDigest
 from sgframe_torch.parallel.distributed import join
 from sgframe_torch.parallel.lifeline import Lifeline
 from sgframe_torch.parallel.pace import BETWEEN, Pace, Standing, standstill
+from sgframe_torch.parallel.roll import place
 from sgframe_torch.parallel.wire import Beat, Goodbye
 
 
@@ -242,6 +243,13 @@ def test_there_is_no_verdict_when_nobody_is_lost(together, impatient):
     assert first.lifeline.verdict() == ""
 
 
+def test_a_lifeline_that_fails_ends_its_rank_and_the_others(together, impatient):
+    first, second = together(Watched, Watched)
+    first.digest.due = lambda: int("x")
+    reason = f"the lifeline of rank 0 of 2 ({place()}) failed: ValueError: invalid literal for int() with base 10: 'x'"
+    assert first.verdict() == second.verdict() == reason
+
+
 def test_one_rank_is_given_up_once(together):
     first, second, third = together(Watched, Scripted, Scripted)
     second.wire.send(Goodbye("one"))
@@ -265,11 +273,28 @@ def test_a_stranger_is_turned_away(together):
         knock(b"GET / HTTP/1.1\r\n\r\n")
         frame = msgspec.msgpack.encode(["Hello", 1, "guessed", "nowhere"])
         knock(len(frame).to_bytes(4, "little") + frame)
+        frame = msgspec.msgpack.encode(["Hello", 1, "gu\u00e9ssed", "nowhere"])
+        knock(len(frame).to_bytes(4, "little") + frame)
         ((second, _),) = contact(Ranks(1, 2), store)
     ((wire, hello),) = first.result()
     assert hello.place == place()
     for each in (wire, second):
         each.close()
+
+
+def test_a_hello_may_arrive_in_pieces():
+    store = SharedStore()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(contact, Ranks(0, 2), store)
+        published = msgspec.json.decode(store.get("lifeline"))
+        frame = msgspec.msgpack.encode(["Hello", 1, published["secret"], "elsewhere"])
+        with socket.create_connection(("127.0.0.1", published["port"]), timeout=5) as second:
+            second.sendall(len(frame).to_bytes(4, "little") + frame[:5])
+            time.sleep(0.05)
+            second.sendall(frame[5:])
+            ((wire, hello),) = first.result(timeout=5)
+    wire.close()
+    assert hello.place == "elsewhere"
 
 
 def test_ranks_that_do_not_come_into_contact_are_named(monkeypatch):

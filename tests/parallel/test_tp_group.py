@@ -6,16 +6,25 @@ import os
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed import FileStore
+from transformers import LlamaConfig
 
 from sgframe.errors import ConfigError, RankLost
-from sgframe.interfaces.backend import Ranks
+from sgframe.interfaces.backend import ExecutorSpec, Ranks
+from sgframe.interfaces.source import Checkpoint
+from sgframe_torch.parallel import meeting
+from sgframe_torch.parallel.agreement import checksum, require_same
 from sgframe_torch.parallel.distributed import FRAME, join
 from sgframe_torch.parallel.meeting import choose_interface, split_address
 from sgframe_torch.parallel.pace import Pace
+from sgframe_torch.parallel.roll import call_roll, place
 
 CPU = torch.device("cpu")
 FRAMES = [b"", b"a plan", bytes(FRAME - 8), bytes(range(256)) * 200]
@@ -166,6 +175,104 @@ def test_an_address_where_nobody_listens(ranks):
     assert message(outcomes[1]).startswith(f"rank 1 of 2 could not reach rank 0 at {address} within 1 s (")
 
 
+def test_an_address_that_is_not_found_is_said_at_once(monkeypatch):
+    def resolve(host, *_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(ConfigError, match=r"rank 1 of 2 cannot find 'gpu-o', .* Name or service not known; give the"):
+        join(Ranks(1, 2, 2, "gpu-o:29500"), "gloo", CPU, Pace())
+
+
+def test_an_address_where_somebody_else_listens(monkeypatch):
+    monkeypatch.setattr(meeting, "STORE_TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        address = f"127.0.0.1:{stranger.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"rank 1 of 2 reaches {address}, but not rank 0 there") as refusal:
+            join(Ranks(1, 2, 2, address), "gloo", CPU, Pace(), patience=1.0)
+    assert "\n" not in message(refusal.value)
+
+
+def called(ranks, *, store, patience=5.0):
+    """What the roll call says to one of ``ranks``, which meet in a file; None once all are there."""
+    try:
+        call_roll(FileStore(str(store), 8), ranks, patience)
+    except ConfigError as error:
+        return str(error)
+
+
+def roll(store, *several):
+    with ThreadPoolExecutor(len(several)) as pool:
+        return list(pool.map(partial(called, store=store), several))
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        (
+            Ranks(1, 2, digest_interval=8),
+            "rank 1 was started otherwise than rank 0: digest_interval is 8 there and 64 on",
+        ),
+        (
+            Ranks(1, 2, step_timeout=0.5),
+            "rank 1 was started otherwise than rank 0: step_timeout is 0.5 there and 300 on",
+        ),
+        (Ranks(3, 4), "rank 3 was started otherwise than rank 0: tp_size is 4 there and 2 on"),
+        (Ranks(1, 2, nodes=2), "rank 1 was started otherwise than rank 0: nnodes is 2 there and 1 on"),
+    ],
+)
+def test_ranks_that_were_started_unlike_are_all_refused_at_once(tmp_path, other, found):
+    first, second = roll(tmp_path / "store", Ranks(0, 2), other)
+    assert first == second == f"{found} rank 0. Start all machines with the same settings"
+
+
+def test_a_rank_that_is_taken_is_refused_and_the_others_go_on(tmp_path):
+    outcomes = roll(tmp_path / "store", Ranks(0, 2), Ranks(1, 2), Ranks(1, 2))
+    assert outcomes[0] is None
+    assert sorted(map(str, outcomes[1:])) == [
+        "None",
+        f"rank 1 of 2 is there already ({place()}); give each machine a node_rank of its own, and if that process has "
+        "ended, start all of them anew",
+    ]
+
+
+class OneOfTwo:
+    """A group of which rank 1 has said ``other``, or what rank 0 says."""
+
+    size = 2
+
+    def __init__(self, other=None):
+        self.said, self._other = b"", other
+
+    def exchange(self, frame):
+        self.said = frame
+        return [frame, self._other or frame]
+
+
+def checkpoint(folder, content):
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(content)
+    return ExecutorSpec(Checkpoint(folder.name, str(folder), 128, 160, ()), "float32", 8, 64)
+
+
+@pytest.mark.parametrize("at", [0, 1_000_000, 2_999_999])
+def test_another_model_of_the_same_config_is_refused(tmp_path, at):
+    there = bytearray(3_000_000)
+    there[at] = 1
+    other = OneOfTwo()
+    require_same(other, LlamaConfig(), checkpoint(tmp_path / "there", bytes(there)), "float32")
+    here = checkpoint(tmp_path / "here", bytes(3_000_000))
+    with pytest.raises(
+        ConfigError, match=r"rank 1 was .* otherwise than rank 0: the checksum of its weights is '\w{16}'"
+    ):
+        require_same(OneOfTwo(other.said), LlamaConfig(), here, "float32")
+
+
+def test_a_model_with_the_same_content_in_another_folder_is_the_same(tmp_path):
+    folders = [tmp_path / name for name in ("a", "b")]
+    assert len({checksum(Path(checkpoint(folder, b"weights").checkpoint.folder)) for folder in folders}) == 1
+
+
 def test_a_port_in_use():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -180,7 +287,7 @@ def test_an_address_of_another_machine():
         join(Ranks(0, 2, 2, "192.0.2.1:29500"), "gloo", CPU, Pace(), patience=1.0)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:", ":29500", "10.0.0.1:http", "10.0.0.1:99999"])
+@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:", ":29500", "10.0.0.1:http", "10.0.0.1:99999", "a..b:1"])
 def test_an_address_that_is_none(address):
     with pytest.raises(ConfigError, match=r"give host:port, such as 10.0.0.1:29500"):
         split_address(address)

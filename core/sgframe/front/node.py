@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -36,6 +37,8 @@ class Node:
             all_ended = asyncio.gather(*(child.ended.wait() for child in self._children))
             await asyncio.wait((all_ended, self._failed), return_when=asyncio.FIRST_COMPLETED)
             all_ended.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await all_ended
             if self._failed.done():
                 self._failed.result()
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import os
 import secrets
 import socket
 import time
@@ -16,6 +15,7 @@ import msgspec
 from sgframe.errors import ConfigError
 from sgframe.interfaces.backend import Ranks
 from sgframe_torch.parallel.meeting import split_address
+from sgframe_torch.parallel.roll import place
 from sgframe_torch.parallel.wire import Hello, Wire
 
 CONTACT_TIMEOUT = 30.0
@@ -46,11 +46,6 @@ def contact(ranks: Ranks, store: Store) -> list[tuple[Wire, Hello]]:
     """Rank 0: the connections to all others, by rank. The others: the one to rank 0. Raises ConfigError."""
     host = split_address(ranks.address)[0] if ranks.nodes > 1 else "127.0.0.1"
     return _gather(ranks, host, store) if ranks.rank == 0 else [_reach(ranks, host, store)]
-
-
-def place() -> str:
-    """Where to find this process, for people."""
-    return f"pid {os.getpid()} on {socket.gethostname()}"
 
 
 def _gather(ranks: Ranks, host: str, store: Store) -> list[tuple[Wire, Hello]]:
@@ -96,12 +91,15 @@ def _await_all(ranks: Ranks, server: socket.socket, secret: str) -> dict[int, tu
 
 def _hear_hello(wire: Wire, secret: str) -> Hello | None:
     """What the caller says first, unless it is a stranger."""
+    until = time.monotonic() + HELLO_TIMEOUT
     try:
-        match wire.receive(HELLO_TIMEOUT):
-            case [Hello() as hello] if hmac.compare_digest(hello.secret, secret):
-                return hello
+        while not (messages := wire.receive(max(until - time.monotonic(), 1e-3))):
+            pass  # a part of it only
     except (OSError, EOFError, ValueError):
-        pass
+        return None
+    match messages:
+        case [Hello() as hello] if hmac.compare_digest(hello.secret.encode(), secret.encode()):
+            return hello
     return None
 
 

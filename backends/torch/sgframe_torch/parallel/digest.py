@@ -6,6 +6,7 @@ Ranks whose digests are equal have executed the same. Knows nothing of how diges
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from hashlib import blake2b
 from zlib import crc32
 
@@ -44,7 +45,9 @@ class History(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class PlanDigest:
-    """BLAKE2b (RFC 7693), 8 bytes, over all plans and what was made of them. Reports it every ``interval`` steps.
+    """BLAKE2b (RFC 7693), 8 bytes, over all plans and what was made of them. Reports it at the multiples of ``interval``.
+
+    A rank that leaves such a step out reports the next one it executes, and is with the others again after that.
 
     ``update`` is called by the thread that executes; the other methods by the one that watches.
     """
@@ -64,7 +67,7 @@ class PlanDigest:
         self._kept.append((record, digest))
         if step >= self._next:
             self._due.append((step, digest))
-            self._next = step + self._interval
+            self._next = (step // self._interval + 1) * self._interval
 
     def due(self) -> list[Report]:
         """What is to be compared with the other ranks, of what was not given yet."""
@@ -83,19 +86,29 @@ class Comparison:
         self._theirs: deque[Report] = deque()
 
     def differs(self, mine: list[Report], theirs: list[Report]) -> bool:
-        """Whether one of the pairs that are complete with these differs."""
+        """Whether the digests of a step differ that both have reported by now. What one alone reports is passed over."""
         self._mine.extend(mine)
         self._theirs.extend(theirs)
-        pairs = min(len(self._mine), len(self._theirs))
-        return [self._mine.popleft() for _ in range(pairs)] != [self._theirs.popleft() for _ in range(pairs)]
+        while self._mine and self._theirs:
+            (my_step, my_digest), (their_step, their_digest) = self._mine[0], self._theirs[0]
+            if my_step <= their_step:
+                self._mine.popleft()
+            if their_step <= my_step:
+                self._theirs.popleft()
+            if my_step == their_step and my_digest != their_digest:
+                return True
+        return False
 
 
 def difference(name: str, mine: History, theirs: History) -> str:
-    """What rank 0 and the rank ``name`` have executed around the first step in which they differ."""
+    """What rank 0 and the rank ``name`` have executed around the first step in which they differ, of those that both have
+    come to and still know."""
     ours, others = ({one.step: one for one in history.steps} for history in (mine, theirs))
-    start = max(min(ours), min(others))
-    steps = [step for step in sorted(ours | others) if step >= start]
-    first = next(step for step in steps if ours.get(step) != others.get(step))
+    start, end = max(_first(ours), _first(others)), min(_last(ours), _last(others))
+    steps = [step for step in sorted(ours | others) if start <= step]
+    first = next((step for step in steps if step <= end and ours.get(step) != others.get(step)), None)
+    if first is None:
+        return f"{name} has not executed what rank 0 has, in steps before those that both still know the plans of"
     lines = [f"{name} has not executed what rank 0 has. The first step known to differ is {first}:"]
     for step in steps:
         if step in range(first - AROUND, first):
@@ -105,6 +118,14 @@ def difference(name: str, mine: History, theirs: History) -> str:
             lines.append(f"{mark} step {step}, rank 0: {_plan(ours.get(step))}")
             lines.append(f"{mark} step {step}, {name}: {_plan(others.get(step))}")
     return "\n".join(lines)
+
+
+def _first(steps: Mapping[int, Applied]) -> int:
+    return min(steps, default=0)
+
+
+def _last(steps: Mapping[int, Applied]) -> int:
+    return max(steps, default=-1)
 
 
 def _plan(applied: Applied | None) -> str:

@@ -66,15 +66,21 @@ class DistributedGroup:
         self._tensors = None if collective == "gloo" else dist.new_group(backend=collective, timeout=FOREVER)
 
     def all_reduce(self, x: Tensor) -> Tensor:
+        if self._tensors is None:  # gloo's takes 2.4 times as long, and what its ranks get may differ in the last bit
+            return self._gathered(x).sum(0)
         with self._entering:
             dist.all_reduce(x, group=self._tensors)
         return x
 
     def all_gather(self, x: Tensor) -> Tensor:
+        return self._gathered(x).movedim(0, 1).flatten(1)
+
+    def _gathered(self, x: Tensor) -> Tensor:
+        """Every rank's ``x``: [size, …]."""
         gathered = x.new_empty(self.size * len(x), *x.shape[1:])
         with self._entering:
             _all_gather(gathered, x.contiguous(), group=self._tensors)
-        return gathered.view(self.size, *x.shape).movedim(0, 1).flatten(1)
+        return gathered.view(self.size, *x.shape)
 
     def broadcast(self, x: Tensor) -> Tensor:
         with self._entering:

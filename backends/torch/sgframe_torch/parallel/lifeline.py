@@ -16,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sgframe.interfaces.backend import Ranks
-from sgframe_torch.parallel.contact import Store, contact, place
+from sgframe_torch.parallel.contact import Store, contact
 from sgframe_torch.parallel.digest import Comparison, History, PlanDigest, Report, difference
 from sgframe_torch.parallel.pace import Pace, Standing, standstill
+from sgframe_torch.parallel.roll import place
 from sgframe_torch.parallel.wire import Beat, Goodbye, TellHistory, Verdict, Wire, WireMessage
 
 BEAT_INTERVAL = 0.25
@@ -100,6 +101,10 @@ class Lifeline:
     def _run(self) -> None:
         try:
             self._watch()
+        except Exception as error:
+            if self._verdict:  # giving up is what has failed
+                raise
+            self._give_up(f"the lifeline of {self._standing} failed: {type(error).__name__}: {error}")
         finally:
             for peer in list(self._peers):
                 self._forget(peer)

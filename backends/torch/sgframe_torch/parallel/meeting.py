@@ -1,4 +1,4 @@
-"""Where the ranks meet: the store that all of them reach, the roll call in it, and the network interface they talk over.
+"""Where the ranks meet: the store that all of them reach, and the network interface they talk over.
 
 Knows nothing of what they do together.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+import time
+from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +18,14 @@ from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 from sgframe.errors import ConfigError
 from sgframe.interfaces.backend import Ranks
+from sgframe_torch.parallel.roll import call_roll
+
+PROBE_INTERVAL = 0.2
+"""Seconds between two tries to reach rank 0."""
+PROBE_TIMEOUT = 5.0
+"""Seconds that one try may take."""
+STORE_TIMEOUT = 10.0
+"""Seconds in which rank 0's store answers, once its machine does."""
 
 
 def meet(ranks: Ranks, patience: float) -> Store:
@@ -22,10 +33,11 @@ def meet(ranks: Ranks, patience: float) -> Store:
     choose_interface(ranks)
     try:
         store = _open(ranks, patience)
-        _call_roll(store, ranks, patience)
+        call_roll(store, ranks, patience)
     except (RuntimeError, OSError) as error:
         raise ConfigError(
-            f"rank {ranks.rank} of {ranks.size} lost rank 0 while the ranks were joining ({error}); see its log for why"
+            f"rank {ranks.rank} of {ranks.size} lost rank 0 while the ranks were joining ({_first_line(error)}); see its "
+            "log for why"
         ) from error
     return store
 
@@ -58,36 +70,66 @@ def _serve(ranks: Ranks, patience: float) -> Store:
 
 def _reach(ranks: Ranks, patience: float) -> Store:
     host, port = split_address(ranks.address)
+    _knock(ranks, host, port, patience)
+    opened: Future[Store] = Future()
+    threading.Thread(target=_open_there, args=(opened, host, port, ranks.size), name="store", daemon=True).start()
     try:
-        return TCPStore(host, port, ranks.size, False, timedelta(seconds=patience), wait_for_workers=False)
-    except RuntimeError as error:
+        return opened.result(STORE_TIMEOUT)
+    except (RuntimeError, TimeoutError) as error:
         raise ConfigError(
-            f"rank {ranks.rank} of {ranks.size} could not reach rank 0 at {ranks.address} within {patience:g} s "
-            f"({error}); start node 0 too, give every node the same address, and let its port through the firewall"
+            f"rank {ranks.rank} of {ranks.size} reaches {ranks.address}, but not rank 0 there "
+            f"({_first_line(error) or 'no answer'}); give every node the address of node 0, with a port that is free there"
         ) from error
 
 
-def _call_roll(store: Store, ranks: Ranks, patience: float) -> None:
-    """Wait until every rank has said that it is here. Raises ConfigError, naming those that have not."""
-    keys = [f"here/{rank}" for rank in range(ranks.size)]
-    store.set(keys[ranks.rank], "")
+def _open_there(opened: Future[Store], host: str, port: int, size: int) -> None:
+    """In a thread of its own: no timeout of the store's ends its wait for one that listens and says nothing."""
     try:
-        store.wait(keys, timedelta(seconds=patience))
+        opened.set_result(TCPStore(host, port, size, False, timedelta(seconds=STORE_TIMEOUT), wait_for_workers=False))
     except RuntimeError as error:
-        absent = [rank for rank, key in enumerate(keys) if not store.check([key])]
-        if not absent:
+        opened.set_exception(error)
+
+
+def _knock(ranks: Ranks, host: str, port: int, patience: float) -> None:
+    """Wait until somebody listens at ``host`` and ``port``. Raises ConfigError, at once for a host that there is not."""
+    who, until = f"rank {ranks.rank} of {ranks.size}", time.monotonic() + patience
+    while True:
+        left = until - time.monotonic()
+        try:
+            socket.create_connection((host, port), timeout=min(max(left, PROBE_INTERVAL), PROBE_TIMEOUT)).close()
             return
-        names = f"{'rank' if len(absent) == 1 else 'ranks'} {', '.join(map(str, absent))}"
-        where = "see their log for why" if ranks.nodes == 1 else "start their nodes too, or see their log for why"
-        raise ConfigError(f"{names} of {ranks.size} did not join within {patience:g} s; {where}") from error
+        except socket.gaierror as error:
+            raise ConfigError(
+                f"{who} cannot find {host!r}, where it is to meet rank 0: {error.strerror}; give the address of node 0 "
+                "as this machine knows it"
+            ) from error
+        except OSError as error:
+            if left <= 0:
+                raise ConfigError(
+                    f"{who} could not reach rank 0 at {ranks.address} within {patience:g} s ({error}); start node 0 too, "
+                    "give every node the same address, and let its port through the firewall"
+                ) from error
+        time.sleep(PROBE_INTERVAL)
+
+
+def _first_line(error: Exception) -> str:
+    """What torch's ``error`` says, without the frames of its C++."""
+    return str(error).partition("\n")[0]
 
 
 def split_address(address: str) -> tuple[str, int]:
     """Host and port of ``host:port``; an IPv6 host stands in brackets. Raises ConfigError."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+    if not _can_be_a_name(host) or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise ConfigError(f"the ranks cannot meet at {address!r}; give host:port, such as 10.0.0.1:29500")
     return host.strip("[]"), int(port)
+
+
+def _can_be_a_name(host: str) -> bool:
+    try:
+        return bool(host.encode("idna"))  # as the socket module will
+    except UnicodeError:
+        return False
 
 
 def choose_interface(ranks: Ranks) -> None:
