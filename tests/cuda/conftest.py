@@ -1,8 +1,8 @@
 """Runs the kernels in Triton's interpreter, on the CPU.
 
 Triton decides when a kernel is defined, its own included, whether it is to be interpreted. So it is imported afresh (some
-test may have imported transformers, which brings it along), and all kernels with it. What made them so is gone before a
-test runs, and no process that one starts inherits it.
+test may have imported transformers, which brings it along), and with it all kernels and what stands on them. What made them
+so is gone before a test runs, and no process that one starts inherits it.
 """
 
 import importlib
@@ -14,9 +14,18 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+STAND_ON_TRITON = {
+    f"sgframe_cuda.{name}" for name in ("attention", "executor", "flashinfer", "fused", "kernels", "ops")
+}
+
+
+def _is_to_be_imported_again(module: str) -> bool:
+    package = ".".join(module.split(".")[:2])
+    return package in STAND_ON_TRITON or (module.split(".")[0] == "triton" and package != "triton._C")
+
 
 def _import_interpreted() -> None:
-    for name in [each for each in sys.modules if each.split(".")[0] == "triton" and not each.startswith("triton._C")]:
+    for name in [each for each in sys.modules if _is_to_be_imported_again(each)]:
         del sys.modules[name]
     with patch.dict(os.environ, TRITON_INTERPRET="1"):
         importlib.import_module("triton.experimental.gluon")  # which the interpreter would import later

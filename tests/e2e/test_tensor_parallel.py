@@ -60,8 +60,8 @@ def test_a_rank_that_is_killed_ends_the_service_at_once_and_is_named(server: Ser
     assert server.private_folders() == []
 
 
-def test_ranks_that_do_not_divide_the_heads_are_refused_with_the_numbers(tmp_path: Path) -> None:
-    server = Server((*ARGUMENTS, "--tp-size", "2"), tmp_path)
+def test_ranks_that_do_not_divide_the_heads_are_refused_with_the_numbers(short_path: Path) -> None:
+    server = Server((*ARGUMENTS, "--tp-size", "2"), short_path)
     try:
         wait_for(lambda: server.process.poll() is not None, 800)
         assert server.process.returncode not in (0, None)
