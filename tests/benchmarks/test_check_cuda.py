@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -58,7 +59,11 @@ while not os.path.exists(sys.argv[3]):
 
 
 def has_ended(process: int) -> bool:
+    """Whether it is gone within a few seconds: one that was killed may take a moment."""
     state = Path(f"/proc/{process}/stat")
+    until = time.monotonic() + 5
+    while state.exists() and state.read_text().split()[2] != "Z" and time.monotonic() < until:
+        time.sleep(0.01)
     return not state.exists() or state.read_text().split()[2] == "Z"
 
 

@@ -27,6 +27,8 @@ def _is_to_be_imported_again(module: str) -> bool:
 def _import_interpreted() -> None:
     for name in [each for each in sys.modules if _is_to_be_imported_again(each)]:
         del sys.modules[name]
+        package, _, module = name.rpartition(".")
+        vars(sys.modules.get(package, ModuleType(package))).pop(module, None)  # else the package hands out the old one
     with patch.dict(os.environ, TRITON_INTERPRET="1"):
         importlib.import_module("triton.experimental.gluon")  # which the interpreter would import later
         kernels = importlib.import_module("sgframe_cuda.kernels")
