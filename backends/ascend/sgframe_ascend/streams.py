@@ -7,12 +7,13 @@ stream alone, where nothing else ever is. A download stays on the computing stre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from types import ModuleType
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from sgframe_torch.packing import pack, unpack
 
 _ALIGNMENT = 512
 """Bytes. The beginning of each array in an upload of several is a multiple of it, as that of a tensor of its own is."""
@@ -44,18 +45,12 @@ class Streams:
 
         Not an asynchronous copy: kernels that were launched after one have been seen to read what was there before.
         """
-        sizes = [-(-each.nbytes // _ALIGNMENT) * _ALIGNMENT for each in values]
-        packed = torch.empty(sum(sizes), dtype=torch.uint8)
-        for part, each in zip(packed.split(sizes), values, strict=True):
-            part.numpy()[: each.nbytes] = np.ascontiguousarray(each).reshape(-1).view(np.uint8)
+        packed = pack(values, _ALIGNMENT)
         with self._npu.stream(self._aside):
             there = packed.to(self._device)
         # Its memory is the copying stream's, which must not give it to the next copy before it is read.
         there.record_stream(self._npu.current_stream(self._device))
-        return [
-            part[: each.nbytes].view(_torch_dtype(each.dtype)).view(each.shape)
-            for part, each in zip(there.split(sizes), values, strict=True)
-        ]
+        return unpack(there, values, _ALIGNMENT)
 
     def download(self, tensor: Tensor) -> Coming:
         """Copy ``tensor`` to the host once what was launched before is done."""
@@ -64,8 +59,3 @@ class Streams:
         arrived = self._npu.Event()
         arrived.record()
         return Coming(host, arrived)
-
-
-@cache
-def _torch_dtype(dtype: np.dtype) -> torch.dtype:
-    return torch.from_numpy(np.empty(0, dtype)).dtype

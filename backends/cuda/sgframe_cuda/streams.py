@@ -7,11 +7,12 @@ inputs arrive while this step is still computed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from sgframe_torch.packing import pack, unpack
 
 _ALIGNMENT = 16
 """Bytes. The beginning of each array in an upload of several is a multiple of it, as device kernels like it."""
@@ -44,20 +45,14 @@ class Streams:
 
     def upload(self, values: Sequence[np.ndarray]) -> list[Tensor]:
         """``values`` on the device, by one copy; what is launched next waits for it. ``values`` are free afterwards."""
-        sizes = [-(-each.nbytes // _ALIGNMENT) * _ALIGNMENT for each in values]
-        staging = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=True)
-        for part, each in zip(staging.split(sizes), values, strict=True):
-            part.numpy()[: each.nbytes] = np.ascontiguousarray(each).reshape(-1).view(np.uint8)
+        staging = pack(values, _ALIGNMENT, pin_memory=True)
         computing = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._ahead):
             arrived = staging.to(self._device, non_blocking=True)
         computing.wait_stream(self._ahead)
         # Its memory is the copying stream's, which must not give it to the next copy before it is read.
         arrived.record_stream(computing)
-        return [
-            part[: each.nbytes].view(_torch_dtype(each.dtype)).view(each.shape)
-            for part, each in zip(arrived.split(sizes), values, strict=True)
-        ]
+        return unpack(arrived, values, _ALIGNMENT)
 
     def download(self, tensor: Tensor) -> Coming:
         """Copy ``tensor`` to the host once what was launched before is done.
@@ -70,8 +65,3 @@ class Streams:
         arrived = torch.cuda.Event()
         arrived.record(torch.cuda.current_stream(self._device))
         return Coming(host, arrived)
-
-
-@cache
-def _torch_dtype(dtype: np.dtype) -> torch.dtype:
-    return torch.from_numpy(np.empty(0, dtype)).dtype
