@@ -209,7 +209,7 @@ def test_both_ways_do_the_same_work_and_a_select_is_one_round_trip(tmp_path: Pat
     for dsl, plain in rows.values():
         assert dsl["output_tokens"] == plain["output_tokens"]
     spared = votes[1]["output_tokens"] - votes[0]["output_tokens"]
-    assert spared in range(0, 8 * 4, 4), "chains whose answer no vote depends on any more"
+    assert 0 <= spared <= 4 * (60 + 4), "of 8 chains those that a vote of the others has decided without"
     assert rows["judge"][0]["output_tokens"] == 4 * 32 + 48
     assert rows["mc"][0]["round_trips"] == rows["mc"][1]["round_trips"] == 4
     assert rows["mc"][0]["prefilled_tokens"] == rows["mc"][0]["fewest_tokens"]
