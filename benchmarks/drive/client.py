@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,9 @@ import msgspec
 
 Prompt = str | list[int]
 """A text, or token ids."""
+
+Message = dict[str, Any]
+"""One of a chat: ``role`` and ``content``."""
 
 PATIENCE = 900.0
 """Seconds after which a completion counts as hung."""
@@ -30,15 +33,21 @@ class RequestFailed(Exception):
         self.status = status
 
 
+def said(role: str, content: Prompt) -> Message:
+    """A message of a chat."""
+    return {"role": role, "content": content}
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``output`` is the most tokens of the answer; ``chat`` wraps the prompt in a user's turn. With a JSON ``schema`` the
-    answer has to match it, and may end by itself."""
+    """``output`` is the most tokens of the answer; ``chat`` wraps the prompt in a user's turn, after the messages in
+    ``history``. With a JSON ``schema`` the answer has to match it, and may end by itself."""
 
     prompt: Prompt
     output: int
     chat: bool = False
     schema: Any = None
+    history: Sequence[Message] = ()
 
     @property
     def path(self) -> str:
@@ -46,7 +55,9 @@ class Request:
 
     def fields(self) -> dict[str, Any]:
         """Those of its body: greedy, streamed, with the usage at the end."""
-        asked = {"messages": [{"role": "user", "content": self.prompt}]} if self.chat else {"prompt": self.prompt}
+        asked: dict[str, Any] = (
+            {"messages": [*self.history, said("user", self.prompt)]} if self.chat else {"prompt": self.prompt}
+        )
         stream = {"stream": True, "stream_options": {"include_usage": True}}
         return asked | {"max_tokens": self.output, "temperature": 0} | stream | self._format()
 

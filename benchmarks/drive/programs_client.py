@@ -92,11 +92,7 @@ class Client:
 
     async def _ask(self, **fields: Any) -> list[_Choice]:
         """The choices in their order. Raises RequestFailed."""
-        response = await self._http.post(
-            "/v1/completions",
-            content=msgspec.json.encode(self._fields | fields),
-            headers={"content-type": "application/json"},
-        )
+        response = await self._post(msgspec.json.encode(self._fields | fields))
         if response.status_code != 200:
             raise RequestFailed(response.status_code, response.text[:1000])
         try:
@@ -105,6 +101,18 @@ class Client:
             raise RequestFailed(0, f"the answer is none of /v1/completions: {error}") from None
         self._count(answer.usage)
         return sorted(answer.choices, key=lambda choice: choice.index)
+
+    async def _post(self, body: bytes) -> httpx.Response:
+        """Asks again, once, where a kept connection ends before any byte of an answer: some servers drop idle ones."""
+        request = self._http.build_request(
+            "POST", "/v1/completions", content=body, headers={"content-type": "application/json"}
+        )
+        try:
+            response = await self._http.send(request, stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            response = await self._http.send(request, stream=True)
+        await response.aread()
+        return response
 
     def _count(self, usage: _Usage) -> None:
         tally, details = self.tally, usage.prompt_tokens_details

@@ -7,6 +7,7 @@ from statistics import median
 
 import msgspec
 
+from drive.columns import aligned
 from drive.machine import Machine
 from drive.programs_rows import Row
 from drive.programs_select import Selects
@@ -86,7 +87,7 @@ def _times(rows: Sequence[RowReport]) -> str:
         times = [f"{seconds(row.dsl):.3f}", f"{seconds(row.plain):.3f}", f"{seconds(row.peer):.3f}" if row.peer else ""]
         on_peer = "" if row.gain_on_peer is None else f"{row.gain_on_peer:.2f}"
         lines.append([row.row, row.what, str(row.programs), *times, f"{row.gain:.2f}", on_peer])
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def _tokens(rows: Sequence[RowReport]) -> str:
@@ -100,7 +101,7 @@ def _tokens(rows: Sequence[RowReport]) -> str:
         outputs = [_known(side.output_tokens if side else None) for side in (dsl, plain, peer)]
         trips = [_known(side.round_trips if side else None) for side in (dsl, plain, peer)]
         lines.append([row.row, "", _known(dsl.fewest_tokens), *prefilled, "", *outputs, "", *trips])
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def _selects(selects: Sequence[Selects]) -> str:
@@ -109,20 +110,8 @@ def _selects(selects: Sequence[Selects]) -> str:
         prompt = "cached" if one.cached else "new"
         times = [f"{median(one.four_ms):.1f}", f"{median(one.one_ms):.1f}", f"{one.ratio:.2f}"]
         lines.append([one.options, prompt, *times, f"{one.round_trips:g}"])
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def _known(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    """The first two columns to the left, figures to the right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if place < 2 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )

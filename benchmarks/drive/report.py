@@ -1,27 +1,30 @@
-"""What the runs come to: medians, spread, ratios; as a table and as JSON."""
+"""What the runs come to: medians, spread, ratios; as tables and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from statistics import median
 
 import msgspec
 
-from drive.client import Answer
+from drive.columns import aligned
+from drive.limits import Limits
 from drive.machine import Machine
-from drive.rows import Row
-from drive.schemas import is_valid
+from drive.outcome import Outcome, Workload
+from drive.sides import Side
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """One server in one row. ``values`` has the row's figure for each run; ``spread`` is their range by their median.
     ``requests`` and ``output_tokens_asked`` are those of a run; ``output_tokens`` came in each of the runs, and so many
-    ``valid`` answers where the row has a schema."""
+    ``valid`` answers where the row has a schema. Times to first token are over the requests of all runs."""
 
     median: float
     spread: float | None
     values: list[float]
-    ttft_ms: float
+    ttft_ms: float | None
+    ttft_p99_ms: float | None
     requests: int
     prompt_tokens: int
     output_tokens: list[int]
@@ -29,64 +32,152 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     valid: list[int] | None
 
     @classmethod
-    def of(cls, row: Row, runs: Sequence[Sequence[Answer]]) -> Figures:
-        values = [row.figure(answers) for answers in runs]
-        every = [answer for answers in runs for answer in answers]
+    def of(cls, row: Workload, runs: Sequence[Outcome]) -> Figures:
+        values = [run.value for run in runs]
+        times = sorted(1000 * seconds for run in runs for seconds in run.first_tokens)
+        valid = [run.valid for run in runs if run.valid is not None]
         return cls(
             median=median(values),
             spread=(max(values) - min(values)) / median(values) if len(values) > 1 else None,
             values=values,
-            ttft_ms=1000 * median(answer.first - answer.sent for answer in every),
+            ttft_ms=median(times) if times else None,
+            ttft_p99_ms=times[ceil(0.99 * len(times)) - 1] if times else None,
             requests=row.requests,
-            prompt_tokens=round(median(answer.prompt_tokens for answer in every)),
-            output_tokens=[sum(answer.tokens for answer in answers) for answers in runs],
-            output_tokens_asked=row.requests * row.output,
-            valid=[sum(is_valid(one.text, row.schema) for one in answers) for answers in runs] if row.schema else None,
+            prompt_tokens=round(median(run.prompt_tokens for run in runs)),
+            output_tokens=[run.output_tokens for run in runs],
+            output_tokens_asked=row.output_tokens,
+            valid=valid or None,
         )
 
 
-class RowReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``ratio`` is ours by peer's."""
+class RowReport(msgspec.Struct, frozen=True, kw_only=True):
+    """``engines`` by name, ours among them; ``ratios`` are ours by each peer's, ``best`` is the peer with the
+    highest figure."""
 
     row: str
     what: str
     unit: str
-    ours: Figures
-    peer: Figures | None = None
-    ratio: float | None = None
+    engines: dict[str, Figures]
+    ratios: dict[str, float]
+    best: str | None
 
     @classmethod
-    def of(cls, row: Row, ours: Figures, peer: Figures | None) -> RowReport:
-        ratio = ours.median / peer.median if peer else None
-        return cls(row=row.name, what=row.what, unit=row.unit, ours=ours, peer=peer, ratio=ratio)
+    def of(cls, row: Workload, sides: Sequence[Side]) -> RowReport:
+        engines = {side.name: Figures.of(row, side.outcomes[row.name]) for side in sides if row.name in side.outcomes}
+        ours = next((side.name for side in sides if side.ours), None)
+        peers = [name for name in engines if name != ours]
+        ratios = {name: engines[ours].median / engines[name].median for name in peers if ours in engines}
+        best = max(peers, key=lambda name: engines[name].median, default=None)
+        return cls(row=row.name, what=row.what, unit=row.unit, engines=engines, ratios=ratios, best=best)
+
+
+class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Of each start: seconds from start to ready, and bytes of all processes after the rows, by proportional set size."""
+
+    title: str
+    version: str
+    seconds_to_ready: list[float]
+    memory_bytes: list[int]
+    seconds_waited_for_quiet: list[float]
+    always_quiet: bool
+    left_out: dict[str, str]
+    failures: list[str]
+
+    @classmethod
+    def of(cls, side: Side, rows: Sequence[Workload]) -> ServerReport:
+        return cls(
+            title=side.title,
+            version=side.version,
+            seconds_to_ready=side.seconds_to_ready,
+            memory_bytes=side.memory_bytes,
+            seconds_waited_for_quiet=[waited.seconds for waited in side.waited],
+            always_quiet=all(waited.quiet for waited in side.waited),
+            left_out={row.name: side.cannot[row.name] for row in rows if row.name in side.cannot},
+            failures=side.failures,
+        )
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """``ratios`` by row: ours by the best peer's. ``weights_bytes`` are those of the checkpoint, where it is known."""
+
+    ratios: dict[str, float]
+    rows: list[RowReport]
+    servers: dict[str, ServerReport]
     machine: Machine
+    cpus: list[int]
+    threads: int
+    limits: Limits | None
+    weights_bytes: int | None
     seed: int
     runs: int
     scale: float
-    rows: list[RowReport]
+    not_installed: list[str]
 
     def table(self) -> str:
-        head = f"{'row':<3} {'':<26} {'unit':<5}  {'ours':>8} {'spread':>6} {'TTFT ms':>8}"
-        peers = any(row.peer for row in self.rows)
-        lines = [head + (f"  {'peer':>8} {'spread':>6} {'TTFT ms':>8}  {'ours/peer':>9}" if peers else "")]
-        for row in self.rows:
-            line = f"{row.row:<3} {row.what:<26} {row.unit:<5}  {_cells(row.ours)}"
-            lines.append(line + (f"  {_cells(row.peer)}  {row.ratio:>9.2f}" if row.peer else ""))
-        lines += [note for row in self.rows for note in _notes(row)]
-        return "\n".join(lines)
+        """All of it, to be read."""
+        blocks = [_figures(self.rows), _servers(self.servers), "\n".join(self._notes())]
+        return "\n\n".join(block for block in blocks if block)
+
+    def _notes(self) -> list[str]:
+        notes = [note for row in self.rows for note in _row_notes(row)]
+        notes += self._memory_limit() + self._long_context()
+        for name, server in self.servers.items():
+            notes += [f"row {row}: {name} was not asked, {why}" for row, why in server.left_out.items()]
+            notes += [f"{name} failed, {failure}" for failure in server.failures]
+            if not server.always_quiet:
+                notes.append(f"{name} was started while something else ran on this machine")
+        return notes + self.not_installed
+
+    def _memory_limit(self) -> list[str]:
+        """How near one request comes to reading the weights once for each token as fast as memory gives them."""
+        engines = self._engines("a")
+        if self.limits is None or self.weights_bytes is None or not engines:
+            return []
+        bound = self.limits.read_bytes_per_second / self.weights_bytes
+        shares = ", ".join(f"{name} {figures.median / bound:.0%}" for name, figures in engines.items())
+        return [
+            f"row a: weights of {self.weights_bytes / 1e6:.0f} MB read once a token allow {bound:.0f} tok/s: {shares}"
+        ]
+
+    def _long_context(self) -> list[str]:
+        short, long = self._engines("a"), self._engines("k")
+        both = [f"{name} {long[name].median / short[name].median:.2f}" for name in long if name in short]
+        return [f"row k: by the engine's own row a: {', '.join(both)}"] if both else []
+
+    def _engines(self, name: str) -> dict[str, Figures]:
+        return next((row.engines for row in self.rows if row.row == name), {})
 
 
-def _cells(figures: Figures) -> str:
-    spread = "" if figures.spread is None else f"{figures.spread:.0%}"
-    return f"{figures.median:>8.4g} {spread:>6} {figures.ttft_ms:>8.1f}"
+def best_ratios(rows: Sequence[RowReport]) -> dict[str, float]:
+    """By row: ours by the best peer's."""
+    return {row.row: row.ratios[row.best] for row in rows if row.best in row.ratios}
 
 
-def _notes(row: RowReport) -> list[str]:
-    sides = [("ours", row.ours), *([("peer", row.peer)] if row.peer else [])]
-    return [f"row {row.row}: {name} gave {note}" for name, figures in sides if (note := _note(figures))]
+def _figures(rows: Sequence[RowReport]) -> str:
+    """A star marks the best peer."""
+    lines = [["row", "", "", "median", "unit", "spread", "TTFT ms", "p99", "ours/peer"]]
+    for row in rows:
+        for place, (name, figures) in enumerate(row.engines.items()):
+            begin = ["", ""] if place else [row.row, row.what]
+            ratio = f"{row.ratios[name]:.2f}" if name in row.ratios else ""
+            star = "*" if name == row.best and len(row.ratios) > 1 else ""
+            spread = "" if figures.spread is None else f"{figures.spread:.0%}"
+            times = ["" if time is None else f"{time:.1f}" for time in (figures.ttft_ms, figures.ttft_p99_ms)]
+            lines.append([*begin, name + star, f"{figures.median:.4g}", row.unit, spread, *times, ratio])
+    return aligned(lines, left=3)
+
+
+def _servers(servers: dict[str, ServerReport]) -> str:
+    lines = [["server", "version", "ready s", "memory MB"]]
+    for name, server in servers.items():
+        if server.seconds_to_ready:
+            memory = f"{median(server.memory_bytes) / 1e6:,.0f}" if server.memory_bytes else ""
+            lines.append([name, server.version, f"{median(server.seconds_to_ready):.1f}", memory])
+    return aligned(lines) if len(lines) > 1 else ""
+
+
+def _row_notes(row: RowReport) -> list[str]:
+    return [f"row {row.row}: {name} gave {note}" for name, figures in row.engines.items() if (note := _note(figures))]
 
 
 def _note(figures: Figures) -> str:
