@@ -38,7 +38,7 @@ from sgframe.scheduling import SchedulerSpec
 
 log = logging.getLogger(__name__)
 
-FORMAT = "sgframe-journal-3"
+FORMAT = "sgframe-journal-4"
 _FRAME = struct.Struct("<II")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 
@@ -35,6 +37,9 @@ class SchedulerStats(msgspec.Struct, frozen=True):
     cached_tokens: int = 0
     generated_tokens: int = 0
     forced_tokens: int = 0
+    guessed_tokens: int = 0
+    accepted_tokens: int = 0
+    """Of those guessed, the ones that proved right."""
     retractions: int = 0
     evicted_tokens: int = 0
     step_seconds: float = 0.0
@@ -44,3 +49,17 @@ class SchedulerStats(msgspec.Struct, frozen=True):
     lease_tokens: int = 0
     leases_revoked: int = 0
     shadow: ShadowStats | None = None
+
+
+@dataclass(slots=True)
+class Counters:
+    """Sums since the start, named as in SchedulerStats."""
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    forced_tokens: int = 0
+    guessed_tokens: int = 0
+    accepted_tokens: int = 0
+    retractions: int = 0

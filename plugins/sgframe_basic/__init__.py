@@ -1,4 +1,4 @@
-"""Offers the plain parts: cache ``none``, policy ``fcfs``, grammar ``none``, transport ``inproc``."""
+"""Offers the plain parts: cache ``none``, policy ``fcfs``, grammar ``none``, speculator ``none``, transport ``inproc``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def sgframe_policies() -> list[Provider]:
 @hookimpl
 def sgframe_grammars() -> list[Provider]:
     return [Provider("none", "sgframe_basic.grammar:NoGrammar", "refuses every constraint on the output")]
+
+
+@hookimpl
+def sgframe_speculators() -> list[Provider]:
+    return [Provider("none", "sgframe_basic.speculator:NoSpeculator", "guesses nothing: a token a step")]
 
 
 @hookimpl

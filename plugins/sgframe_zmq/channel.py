@@ -12,7 +12,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
 from contextlib import suppress
 
 import zmq
@@ -26,22 +26,24 @@ LINGER = 1.0
 """Seconds that a close may take to send what is queued."""
 MEETING_POLL = 0.01
 """Seconds between two looks for a peer that has not come yet."""
+LOOK_INTERVAL = 0.05
+"""Seconds between two looks for news of the connection, at most, by one who only sends."""
 _NEVER_MS = 24 * 3600 * 1000
 
 
 class ZmqChannel(Channel):
-    """The synchronous end."""
+    """The synchronous end. ``socket`` gives frames and ``monitor`` news of the connection, which ``lost`` says is gone."""
 
     def __init__(self, context: zmq.SyncContext, address: Address, *, listens: bool) -> None:
         self._address = address
         self._listens = listens
-        self._socket = context.socket(zmq.PAIR)
+        self.socket = context.socket(zmq.PAIR)
         # No bound on the queues: it could block both ends in send. The scheduler's tables bound what is under way.
-        self._socket.set_hwm(0)
-        self._socket.linger = int(LINGER * 1000)
+        self.socket.set_hwm(0)
+        self.socket.linger = int(LINGER * 1000)
         # Not -1: libzmq then drops, with the connection, frames that had arrived but were not yet received.
-        self._socket.reconnect_ivl = _NEVER_MS
-        self._monitor = self._socket.get_monitor_socket(
+        self.socket.reconnect_ivl = _NEVER_MS
+        self.monitor = self.socket.get_monitor_socket(
             zmq.EVENT_ACCEPTED
             | zmq.EVENT_CONNECTED
             | zmq.EVENT_CONNECT_RETRIED
@@ -49,9 +51,13 @@ class ZmqChannel(Channel):
             | zmq.EVENT_DISCONNECTED
         )
         if listens:
-            address.bind(self._socket)
+            address.bind(self.socket)
+        self._poller = zmq.Poller()
+        self._poller.register(self.socket, zmq.POLLIN)
+        self._poller.register(self.monitor, zmq.POLLIN)
         self._connection = -1
-        self._lost = False
+        self.lost = False
+        self._look_at = 0.0
         self._closing = False
         self._queued: list[bytes] = []
         self._queue_lock = threading.Lock()
@@ -64,70 +70,62 @@ class ZmqChannel(Channel):
         """Whether the meeting is over, so that the sockets are the owner's."""
         return self._met.is_set()
 
-    @property
-    def sockets(self) -> tuple[zmq.SyncSocket, zmq.SyncSocket]:
-        """What to poll for input once the ends have met: frames, and news of the connection."""
-        return self._socket, self._monitor
-
     def send(self, frame: bytes) -> None:
         if not self.met:
             with self._queue_lock:
                 if not self.met:
                     self._queued.append(frame)
                     return
-        if self._is_lost():
+        if (now := time.monotonic()) >= self._look_at:
+            self._look_at = now + LOOK_INTERVAL
+            self.hear_news()
+        if self.lost:
             raise self._peer_lost()
         try:
-            self._socket.send(frame, zmq.NOBLOCK)
+            self.socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:  # a queue without bound refuses only when there is no peer any more
-            self._lost = True
+            self.lost = True
             raise self._peer_lost() from None
 
     def recv(self, timeout: float | None = None) -> bytes | None:
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        if not self._met.wait(timeout):
+        if not (self.met or self._met.wait(timeout)):
             return None
-        while (frame := self._take()) is None and (left := deadline - time.monotonic()) > 0:
-            poll([self], left)
-        return frame
+        deadline = time.monotonic() + timeout if timeout else 0.0
+        while not self.lost:
+            left = milliseconds(deadline - time.monotonic()) if timeout else None if timeout is None else 0
+            ready = self._poller.poll(left)
+            if not ready:
+                return None
+            if ready[0][0] is self.monitor:  # and there is no frame, which would come first
+                self.hear_news()
+            else:
+                return self._pull()
+        if self.socket.poll(0):  # what had arrived before the loss
+            return self._pull()
+        raise self._peer_lost()
 
-    def ready(self) -> bool:
-        """Whether ``recv`` would answer at once, with a frame or PeerLost."""
-        return self.met and bool(self._socket.poll(0) or self._is_lost())
+    def hear_news(self) -> bool:
+        """Take in what is new of the connection; whether it is lost."""
+        while not self.lost and self.monitor.poll(0):
+            news = recv_monitor_message(self.monitor)
+            self.lost = news["event"] == zmq.EVENT_DISCONNECTED and news["value"] == self._connection
+        return self.lost
 
     def close(self) -> None:
-        if self._socket.closed:
+        if self.socket.closed:
             return
         if self._queued:
             self._met.wait(LINGER)
         self._closing = True
         self._meeting.join()
-        if self._is_lost():
-            self._socket.linger = 0
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
-        self._socket.close()
+        if self.hear_news():
+            self.socket.linger = 0
+        self.socket.disable_monitor()
+        self.monitor.close(linger=0)
+        self.socket.close()
 
-    def _take(self) -> bytes | None:
-        """The next frame that has arrived. Raises PeerLost when there is none and will be none."""
-        frame = self._pull()
-        if frame is None and self._is_lost():
-            frame = self._pull()  # it may have come between the two looks
-            if frame is None:
-                raise self._peer_lost()
-        return frame
-
-    def _pull(self) -> bytes | None:
-        try:
-            return self._socket.recv(zmq.NOBLOCK)
-        except zmq.Again:
-            return None
-
-    def _is_lost(self) -> bool:
-        while not self._lost and self._monitor.poll(0):
-            news = recv_monitor_message(self._monitor)
-            self._lost = news["event"] == zmq.EVENT_DISCONNECTED and news["value"] == self._connection
-        return self._lost
+    def _pull(self) -> bytes:
+        return self.socket.recv(zmq.NOBLOCK)
 
     def _peer_lost(self) -> PeerLost:
         return PeerLost(f"the other end of channel {self._address.path.stem!r} is gone: it closed, or its process died")
@@ -137,29 +135,29 @@ class ZmqChannel(Channel):
         reachable = self._listens
         while not (self._closing or self._has_come()):
             if not reachable:
-                reachable = self._address.dial(self._socket)
-            self._monitor.poll(int(MEETING_POLL * 1000))
+                reachable = self._address.dial(self.socket)
+            self.monitor.poll(int(MEETING_POLL * 1000))
         if self._listens:
             self._address.remove()
         with self._queue_lock:
             # The poll is needed even with nothing to send: in it the socket takes note of its peer.
-            if self._socket.poll(0, zmq.POLLOUT):
+            if self.socket.poll(0, zmq.POLLOUT):
                 with suppress(zmq.Again):  # gone already, as the next send or recv will find
                     for frame in self._queued:
-                        self._socket.send(frame, zmq.NOBLOCK)
+                        self.socket.send(frame, zmq.NOBLOCK)
             self._queued.clear()
             self._met.set()
 
     def _has_come(self) -> bool:
         """Whether the meeting is over: the peer has shaken hands or, for a connector, was there and is gone again."""
-        while self._monitor.poll(0):
-            news = recv_monitor_message(self._monitor)
+        while self.monitor.poll(0):
+            news = recv_monitor_message(self.monitor)
             if news["event"] in (zmq.EVENT_ACCEPTED, zmq.EVENT_CONNECTED):
                 self._connection = news["value"]
             elif news["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 return True
             elif not self._listens:
-                self._lost = True
+                self.lost = True
                 return True
         return False
 
@@ -167,60 +165,64 @@ class ZmqChannel(Channel):
 class ZmqAsyncChannel(AsyncChannel):
     """The same end for an event loop.
 
-    The descriptors of ZeroMQ sockets tell only that something happened since the last call on the socket, so each wait
-    begins with a look, and a send, which may take such news in, wakes the receiver to look again.
+    The descriptors of ZeroMQ sockets tell only that something happened since the last call on the socket, so each time all
+    that has arrived is taken in, and again after a send, which may have swallowed such news.
     """
 
     def __init__(self, channel: ZmqChannel) -> None:
         self._channel = channel
         self._loop = asyncio.get_running_loop()
+        self._arrived: deque[bytes] = deque()
         self._news = asyncio.Event()
         self._watched: list[int] = []
-        self._closed = False
+        self._lost: PeerLost | None = None
 
     async def send(self, frame: bytes) -> None:
         self._channel.send(frame)
-        self._news.set()
+        if self._watched:
+            self._look()
 
     async def recv(self) -> bytes:
-        while not self._closed:
-            self._news.clear()
-            frame = self._channel.recv(0)
-            if frame is not None:
-                return frame
-            await self._wait()
-        raise PeerLost("this end of the channel is closed")
+        while not self._arrived:
+            if self._lost is not None:
+                raise self._lost
+            if not self._channel.met:
+                await asyncio.sleep(MEETING_POLL)
+            elif not self._watched:
+                self._watch()
+            else:
+                self._news.clear()
+                await self._news.wait()
+        return self._arrived.popleft()
 
     def close(self) -> None:
-        self._closed = True
-        self._news.set()
-        self._unwatch()
+        self._end(PeerLost("this end of the channel is closed"))
+        self._arrived.clear()
         self._channel.close()
 
-    async def _wait(self) -> None:
-        if not self._channel.met:
-            await asyncio.sleep(MEETING_POLL)
-            return
-        self._watched = [socket.fileno() for socket in self._channel.sockets]
+    def _watch(self) -> None:
+        self._watched = [self._channel.socket.fileno(), self._channel.monitor.fileno()]
         for descriptor in self._watched:
-            self._loop.add_reader(descriptor, self._news.set)
-        try:
-            await self._news.wait()
-        finally:
-            self._unwatch()
+            self._loop.add_reader(descriptor, self._look)
+        self._look()
 
-    def _unwatch(self) -> None:
+    def _look(self) -> None:
+        """Take in all that has arrived."""
+        try:
+            while (frame := self._channel.recv(0)) is not None:
+                self._arrived.append(frame)
+        except PeerLost as lost:
+            self._end(lost)
+        if self._arrived:
+            self._news.set()
+
+    def _end(self, lost: PeerLost) -> None:
+        self._lost = lost
+        self._news.set()
         while self._watched:
             self._loop.remove_reader(self._watched.pop())
 
 
-def poll(channels: Sequence[ZmqChannel], timeout: float) -> None:
-    """Sleep until something happens on ``channels``, for at most ``timeout`` seconds (``inf``: no bound)."""
-    poller = zmq.Poller()
-    for channel in channels:
-        if channel.met:
-            for socket in channel.sockets:
-                poller.register(socket, zmq.POLLIN)
-        else:
-            timeout = min(timeout, MEETING_POLL)
-    poller.poll(None if timeout == math.inf else math.ceil(timeout * 1000))
+def milliseconds(seconds: float) -> int:
+    """Rounded up, and not negative."""
+    return max(0, math.ceil(seconds * 1000))

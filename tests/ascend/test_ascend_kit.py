@@ -8,9 +8,10 @@ import pytest
 from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
 from sgframe.testing.backend import BackendContract
+from sgframe.testing.speculation import SpeculationContract
 
 
-class Kit(BackendContract):
+class Kit(BackendContract, SpeculationContract):
     """Runs ``kind`` of model with pages of ``page_size``."""
 
     kind: str

@@ -16,7 +16,7 @@ from sgframe.assembly.settings import Settings
 from sgframe.errors import ModelError, PluginError
 
 BASE = [Plugin(name, BUILTIN[name]) for name in ("basic", "simulated")]
-PARTS = {"cache": "none", "policy": "fcfs", "grammar": "none", "transport": "inproc"}
+PARTS = {"cache": "none", "policy": "fcfs", "grammar": "none", "speculator": "none", "transport": "inproc"}
 PARTS |= {"source": "simulated", "backend": "simulated"}
 
 
@@ -215,7 +215,7 @@ def test_a_word_fills_the_seam_that_offers_it(policies) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["none"], "--plugin none could fill more than one seam: say --cache none or --grammar none"),
+        (["none"], "--plugin none could fill more than one seam: say --cache none or --grammar none or --speculator none"),
         (["fcfs", "lpm"], "--plugin fcfs and --plugin lpm both fill the policy: drop one"),
         (["lpn"], "no plugin offers 'lpn'; did you mean 'lpm'?"),
         (["foo"], "--plugin foo: the plugin 'foo' offers no part of that name; choose from --policy lpm"),

@@ -48,6 +48,7 @@ def test_a_plugin_offers_parts_for_several_seams(make_plugin) -> None:
         ("sgframe_caches", Seam.CACHE),
         ("sgframe_policies", Seam.POLICY),
         ("sgframe_grammars", Seam.GRAMMAR),
+        ("sgframe_speculators", Seam.SPECULATOR),
         ("sgframe_transports", Seam.TRANSPORT),
         ("sgframe_model_sources", Seam.SOURCE),
         ("sgframe_backends", Seam.BACKEND),

@@ -73,7 +73,7 @@ def cpu_text(model: Path) -> dict[str, str]:
     """What the cpu backend writes in float32 after each prompt: 40 tokens, the likeliest each time."""
     letters = Tokenizer.from_file(str(model / "tokenizer.json"))
     checkpoint = Checkpoint("tiny", str(model), CONTEXT, letters.get_vocab_size(), ())
-    executor = CpuExecutor(CpuSettings(threads=1, attention="torch"))
+    executor = CpuExecutor(CpuSettings(threads=1, kernels="torch"))
     driver = Driver(executor, ExecutorSpec(checkpoint, "float32", max_rows=4, max_step_tokens=128, kv_slots=512))
     return {
         prompt: letters.decode(driver.generate(letters.encode(prompt).ids, 40), skip_special_tokens=False)

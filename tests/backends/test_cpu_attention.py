@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sgframe_cpu.attention import NumbaAttention, plan_tasks
+from sgframe_cpu.attention import NumbaAttention
+from sgframe_cpu.team import Team
 from sgframe_torch.attention import paged_attention
 from sgframe_torch.kv import LayerKV
 from sgframe_torch.rows import StepInputs
@@ -24,7 +25,7 @@ class Case:
     step: StepInputs
 
     def compiled(self, threads=2, **options):
-        attention = NumbaAttention(threads)
+        attention = NumbaAttention(Team(threads))
         attention.begin(self.step)
         return attention(self.query, self.kv, self.step, DIM**-0.5, **options)
 
@@ -32,8 +33,9 @@ class Case:
         return paged_attention(self.query, self.kv, self.step, DIM**-0.5, **options)
 
 
-def case(counts, lengths, heads=6, kv_heads=2, dtype=torch.float32, seed=0):
-    """Rows that compute the last ``counts`` of ``lengths`` tokens, in scattered slots among others' garbage."""
+def case(counts, lengths, heads=6, kv_heads=2, dtype=torch.float32, seed=0, common=()):
+    """Rows that compute the last ``counts`` of ``lengths`` tokens, in scattered slots among others' garbage. ``common``:
+    (row, other row, n): the first n slots of the one are those of the other."""
     torch.manual_seed(seed)
     pool, rows, total = 2 * sum(lengths) + 8, len(counts) + 3, sum(counts)
     slots = torch.randperm(pool).int()
@@ -41,6 +43,8 @@ def case(counts, lengths, heads=6, kv_heads=2, dtype=torch.float32, seed=0):
     which = torch.randperm(rows)[: len(counts)].int()
     for row, part, length in zip(which.tolist(), slots.split([*lengths, pool - sum(lengths)]), lengths, strict=False):
         page_table[row, :length] = part
+    for row, other, count in common:
+        page_table[which[row], :count] = page_table[which[other], :count]
     step = StepInputs(
         tokens=torch.zeros(total, dtype=torch.int64),
         positions=torch.cat([torch.arange(n - c, n) for c, n in zip(counts, lengths, strict=True)]),
@@ -92,8 +96,46 @@ def test_softcap():
 @pytest.mark.parametrize("window", [0, 600])
 def test_long_single_row_is_split_among_threads_and_joined(window):
     it = case([1], [2100])
-    assert plan_tasks(it.step, group=3, kv_heads=2, threads=2).partials == 4
     close(it.compiled(window=window), it.plain(window=window))
+
+
+FAMILIES = {
+    "decodes": ([1] * 5, [300, 310, 305, 400, 90], [(1, 0, 290), (2, 0, 299), (3, 0, 299)]),
+    "suffixes": ([30, 20, 40, 5], [400, 390, 410, 350], [(1, 0, 350), (2, 0, 350), (3, 0, 340)]),
+    "a decode beside suffixes": ([1, 33, 1], [200, 230, 220], [(1, 0, 190), (2, 0, 190)]),
+    "two families": ([1] * 6, [200] * 6, [(2, 0, 150), (4, 0, 190), (3, 1, 180), (5, 1, 170)]),
+    "one within another": ([1] * 6, [500] * 6, [(i, 0, 100) for i in range(1, 6)] + [(4, 3, 480), (5, 3, 490)]),
+    "too little in common": ([1] * 3, [200] * 3, [(1, 0, 9), (2, 0, 9)]),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("window", [0, 120])
+def test_a_common_prefix_is_read_once_and_joined_with_the_rest(family, window):
+    counts, lengths, common = FAMILIES[family]
+    it = case(counts, lengths, common=common)
+    close(it.compiled(window=window), it.plain(window=window))
+
+
+def test_bfloat16_of_a_family_differs_only_by_its_rounding():
+    counts, lengths, common = FAMILIES["suffixes"]
+    it = case(counts, lengths, dtype=torch.bfloat16, common=common)
+    close(it.compiled(), it.plain(), tolerance=2**-7)
+
+
+def test_what_is_recorded_is_planned_anew_for_each_step():
+    team = Team(2)
+    attention, query, kv = NumbaAttention(team), torch.empty(256, 6, DIM), LayerKV(*torch.zeros(2, 4096, 2, DIM))
+    with team.record(256) as recording:
+        output = attention(query, kv, case(*MIXES["mixed"]).step, DIM**-0.5)
+    for mix in ("mixed", "many decodes", "one decode", "prefill"):
+        it = case(*MIXES[mix])
+        for kept, new in zip(kv, it.kv, strict=True):
+            kept[: len(new)] = new
+        query[: len(it.query)] = it.query
+        attention.begin(it.step)
+        recording(len(it.query))
+        close(output[: len(it.query)], it.plain())
 
 
 def test_more_threads_than_work():
@@ -124,14 +166,3 @@ def test_the_definition_agrees_with_torch(window):
     query, keys, values = (x.transpose(0, 1) for x in (it.query, it.kv.keys[slots], it.kv.values[slots]))
     theirs = F.scaled_dot_product_attention(query, keys, values, mask, enable_gqa=True)
     close(it.plain(window=window), theirs.transpose(0, 1))
-
-
-def test_every_key_of_every_query_is_in_exactly_one_task():
-    it = case([1, 200, 7], [900, 200, 500])
-    plan = plan_tasks(it.step, group=3, kv_heads=2, threads=2)
-    seen = [
-        (q, k) for _, q0, n, position, begin, end, _ in plan.tasks for q in range(q0, q0 + n) for k in range(begin, end)
-    ]
-    assert len(seen) == len(set(seen))
-    wanted = {(q, k) for q, p in enumerate(it.step.positions.tolist()) for k in range(p + 1)}
-    assert wanted <= set(seen)

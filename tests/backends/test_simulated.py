@@ -20,6 +20,7 @@ from sgframe.testing.driver import GREEDY, Driver
 from sgframe.testing.execution import ExecutionContract
 from sgframe.testing.outputs import OutputContract
 from sgframe.testing.plugin import check_plugin
+from sgframe.testing.speculation import SpeculationContract
 from sgframe.testing.trees import Path, TreeContract
 from sgframe_simulated import SimulatedSettings
 from sgframe_simulated.backend import SimulatedBackend
@@ -48,7 +49,7 @@ def poison(drive: Driver, slots: Ints) -> None:
     drive.executor.poison(slots)
 
 
-class TestContractInHashMode(LoadingContract, ExecutionContract, OutputContract, TreeContract):
+class TestContractInHashMode(LoadingContract, ExecutionContract, OutputContract, TreeContract, SpeculationContract):
     """All but SamplingContract: what is sampled is made up, whatever the parameters say."""
 
     mode = "hash"

@@ -13,6 +13,7 @@ from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
 from sgframe.testing.backend import BackendContract
 from sgframe.testing.driver import Driver
+from sgframe.testing.speculation import SpeculationContract
 from sgframe_torch.executor import TorchExecutor
 
 
@@ -56,7 +57,7 @@ class RecordingOps(LateOps):
         return replay
 
 
-class TestTokensThatComeLate(BackendContract):
+class TestTokensThatComeLate(BackendContract, SpeculationContract):
     @pytest.fixture(autouse=True)
     def _checkpoint(self, checkpoint: Callable[[str], Checkpoint]) -> None:
         self.checkpoint = checkpoint("llama")

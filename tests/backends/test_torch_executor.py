@@ -132,9 +132,9 @@ def test_model_that_raises_leaves_other_rows_as_they_were(scheduler, monkeypatch
     rows.run({0: len(PROMPT) + 3})
     rows.admit(1, PROMPT)
     doomed = rows.batch({0: 1, 1: 4})
-    model = rows.executor._running.model
+    failing = replace(rows.executor._running, hidden=lambda _: 1 / 0)
     with monkeypatch.context() as patch:
-        patch.setattr(model, "hidden", lambda *_: 1 / 0)
+        patch.setattr(rows.executor, "_running", failing)
         with pytest.raises(ZeroDivisionError):
             rows.executor.forward(doomed)
     rows.slots[0].pop()
@@ -146,9 +146,9 @@ def test_model_that_raises_leaves_other_rows_as_they_were(scheduler, monkeypatch
     assert rows.tokens[0] == whole.tokens[0]
 
 
-@pytest.mark.parametrize("attention", ["numba", "torch"])
-def test_hidden_state_that_is_not_finite_ends_in_minus_one(start, save, attention):
-    rows = start(save(transformers.LlamaConfig(**TINY)), CpuSettings(attention=attention))
+@pytest.mark.parametrize("kernels", ["numba", "torch"])
+def test_hidden_state_that_is_not_finite_ends_in_minus_one(start, save, kernels):
+    rows = start(save(transformers.LlamaConfig(**TINY)), CpuSettings(kernels=kernels))
     with torch.inference_mode():
         rows.executor._running.model._embedding[PROMPT[2]] = math.nan
     rows.admit(0, PROMPT)

@@ -125,7 +125,7 @@ def test_row_rewritten_to_equal_slots(scheduler, expected, kind):
 
 
 def test_torch_attention_gives_the_same(scheduler, expected, kind):
-    rows = scheduler(kind, CpuSettings(attention="torch"))
+    rows = scheduler(kind, CpuSettings(kernels="torch"))
     rows.admit(0, prompt())
     rows.run({0: PROMPT + OUTPUT}, chunk=8)
     assert rows.tokens[0].tolist() == expected(prompt())

@@ -18,6 +18,7 @@ from sgframe.interfaces.source import Checkpoint
 from sgframe.sampling import TokenSampling
 from sgframe.testing.backend import BackendContract
 from sgframe.testing.driver import GREEDY, Driver
+from sgframe.testing.speculation import SpeculationContract
 from sgframe_cuda import CudaSettings
 from sgframe_cuda.attention import TritonAttention
 from sgframe_cuda.executor import CudaExecutor
@@ -189,7 +190,7 @@ def test_the_ledger_tells_of_graphs_and_of_what_else_is_on_the_device(cuda: Late
 
 
 @pytest.mark.slow
-class TestContract(BackendContract):
+class TestContract(BackendContract, SpeculationContract):
     """Everything that an executor must get right."""
 
     @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from tiny_models import CONFIGS, save_model
 from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
 from sgframe.testing.backend import BackendContract
+from sgframe.testing.speculation import SpeculationContract
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return save_model(CONFIGS["llama"](), tmp_path_factory.mktemp("llama"))
 
 
-class TestTwoRanks(BackendContract):
+class TestTwoRanks(BackendContract, SpeculationContract):
     @pytest.fixture(autouse=True)
     def _given(self, ranks: RankProcesses, tiny_llama: Checkpoint) -> None:
         self.ranks, self.checkpoint = ranks, tiny_llama

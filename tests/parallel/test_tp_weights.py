@@ -58,7 +58,7 @@ def test_progress_is_in_bytes_of_the_parts(folder):
     own["table"], own["bias"]
     header = (folder / "model.safetensors").stat().st_size - 4 * (30 + 5)
     assert calls == [("weights", 40, 60 + header), ("weights", 60, 60 + header)]
-    assert own.loaded_bytes == 60
+    assert own.held_bytes == 60
 
 
 def test_names_are_read_from_the_headers(folder):

@@ -168,7 +168,7 @@ def test_another_format_is_named(tmp_path: Path) -> None:
     (tmp_path / "j").write_bytes(b"")
     journal.record(Header("sgframe-journal-99", spec()))
     journal.flush()
-    with pytest.raises(ConfigError, match="format 'sgframe-journal-99'; this version reads sgframe-journal-3"):
+    with pytest.raises(ConfigError, match="format 'sgframe-journal-99'; this version reads sgframe-journal-4"):
         replay(tmp_path / "j")
 
 

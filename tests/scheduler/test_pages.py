@@ -7,6 +7,7 @@ from scheduler_bench import Bench, expected_output
 
 from sgframe.assembly.providers import PluginSettings
 from sgframe.clock import StepClock
+from sgframe.messages import Ints, ints
 from sgframe.scheduler.slots import SlotPool
 from sgframe_basic.cache import NoCache
 
@@ -55,13 +56,13 @@ def test_a_pool_leaves_out_an_incomplete_page() -> None:
 
 def test_a_pool_hands_out_consecutive_slots_of_whole_pages() -> None:
     pool = SlotPool(12, 4)
-    assert list(pool.take(8)) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert list(taken(pool, 8)) == [0, 1, 2, 3, 4, 5, 6, 7]
     assert pool.free == 4
 
 
 def test_a_torn_page_cannot_be_given_back() -> None:
     pool = SlotPool(12, 4)
-    slots = pool.take(8)
+    slots = taken(pool, 8)
     with pytest.raises(ValueError, match="6 slots from 2 on are not whole pages of 4"):
         pool.give_back(slots[2:])
     assert pool.free == 4
@@ -69,7 +70,14 @@ def test_a_torn_page_cannot_be_given_back() -> None:
 
 def test_a_page_cannot_be_given_back_twice() -> None:
     pool = SlotPool(12, 4)
-    slots = pool.take(4)
+    slots = taken(pool, 4)
     pool.give_back(slots)
     with pytest.raises(ValueError, match=r"slots \[0\] were freed twice"):
         pool.give_back(slots)
+
+
+def taken(pool: SlotPool, count: int) -> Ints:
+    """What a new row is given."""
+    own = ints()
+    pool.extend(own, count)
+    return own

@@ -348,7 +348,7 @@ def test_a_shadow_that_loses_slots_is_dropped_when_it_is_checked(caplog: pytest.
     bench = Bench(shadow=shade.shadow)
     bench.add(1, [1] * 3, max_tokens=3)
     bench.step()
-    shade.simulation.memory.pool.take(1)
+    shade.simulation.memory.pool.extend(ints(), 1)
     bench.run()
     assert bench.finished[1].reason == "length"
     assert "failed and is dropped" in caplog.text

@@ -29,6 +29,7 @@ from sgframe.scheduler.limits import LeaseLimits, Limits
 from sgframe.scheduler.request import Request
 from sgframe.scheduler.scheduler import Scheduler
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow
+from sgframe.scheduler.speculation import Speculation
 from sgframe_basic.policy import FirstComeFirstServed
 from sgframe_radix import RadixSettings
 from sgframe_radix.cache import RadixCache
@@ -59,8 +60,9 @@ def expected_output(prompt: Sequence[int], max_tokens: int, stop_ids: Sequence[i
 class CheckingWorker:
     """Executes batches; fails when a row reads a slot that does not hold its own prefix, or its slots are not pages."""
 
-    def __init__(self, page_size: int = 1) -> None:
+    def __init__(self, page_size: int = 1, max_rows: int = 64) -> None:
         self.page_size = page_size
+        self.max_rows = max_rows
         self.rows: dict[int, NewRow] = {}
         self.tokens: dict[int, list[int]] = {}
         self.slots: dict[int, list[int]] = {}
@@ -82,20 +84,23 @@ class CheckingWorker:
         for addition in batch.appended:
             self.tokens[addition.row].extend(addition.tokens)
         slots = iter(batch.slots)
+        guesses = {guess.row: list(guess.tokens) for guess in batch.guesses}
+        assert sum(batch.samples) <= self.max_rows
         sampled, logprobs, prompt_logprobs, scores = [], [], [], []
         for row, count, samples in zip(batch.rows, batch.counts, batch.samples, strict=True):
-            start = len(self.slots[row])
+            start, guessed = len(self.slots[row]), guesses.get(row, [])
+            self.tokens[row] += guessed
             self.slots[row].extend(next(slots) for _ in range(count))
             self._compute(row, start)
             prompt_logprobs += self._prompt_logprobs(row, start, start + count)
             scores += self._scores(row, start, start + count)
             if samples:
                 assert len(self.slots[row]) == len(self.tokens[row])
-                token = _masked(row, next_token(self.tokens[row]), masks)
+                assert samples == 1 + len(guessed)
                 asked = self.rows[row].sampling.logprobs >= 0
-                logprobs.append(Logprobs(token, -1.0, ints(), []) if asked else None)
-                sampled.append((row, token))
-                self.tokens[row].append(token)
+                for token in self._go_on(row, guessed, masks):
+                    logprobs.append(Logprobs(token, -1.0, ints(), []) if asked else None)
+                    sampled.append((row, token))
         assert next(slots, None) is None
         self.computed += sum(batch.counts)
         return StepOutput(
@@ -106,6 +111,19 @@ class CheckingWorker:
             prompt_logprobs,
             scores,
         )
+
+    def _go_on(self, row: int, guessed: list[int], masks: Masks | None) -> list[int]:
+        """The next tokens of ``row``: those guesses that are right, and one more; what was computed of others is void."""
+        assert not guessed or masks is None or row not in masks.rows
+        tokens = self.tokens[row]
+        known = len(tokens) - len(guessed)
+        del tokens[known:]
+        for guess in [*guessed, None]:
+            tokens.append(_masked(row, next_token(tokens), masks))
+            if tokens[-1] != guess:
+                break
+        del self.slots[row][len(tokens) - 1 :]
+        return tokens[known:]
 
     def _prefix(self, row: int, position: int) -> tuple[int, ...]:
         """The tokens up to the one at ``position``, which in a tree are the prompt and those above it."""
@@ -178,8 +196,9 @@ class Bench:
         shadow: Shadow = NO_SHADOW,
         guides: Guides = NO_GUIDES,
         leases: LeaseLimits | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
-        self.worker = CheckingWorker(page_size)
+        self.worker = CheckingWorker(page_size, max_running)
         self.clock = StepClock()
         self.scheduler = Scheduler(
             Limits(slots, max_running, max_step_tokens, page_size, leases or LeaseLimits(tokens=slots)),
@@ -189,6 +208,7 @@ class Bench:
             self.clock,
             shadow,
             guides,
+            speculation,
         )
         self._masks: dict[int, Masks] = {}
         self.overlap = overlap

@@ -18,13 +18,15 @@ from sgframe.assembly.providers import Seam
 from sgframe.errors import SgframeError
 from sgframe.front.scoring import TokenTree
 from sgframe.interfaces.backend import ExecutorSpec
-from sgframe.messages import AbortRequest, GenerateRequest, Masks, ScheduleBatch, ints
+from sgframe.interfaces.speculator import Guesser, Speculator
+from sgframe.messages import AbortRequest, GenerateRequest, Ints, Masks, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.estimator import ESTIMATORS
 from sgframe.scheduler.limits import LeaseLimits, Limits
 from sgframe.scheduler.scheduler import Scheduler
+from sgframe.scheduler.speculation import Speculation
 from sgframe.scheduling import SchedulerSpec, build
-from sgframe_simulated.model import logprob, next_token, prefix_hashes
+from sgframe_simulated.model import expected_tokens, logprob, next_token, prefix_hashes
 
 VOCAB = 260
 EVICTIONS = ("lru", "lfu", "fifo", "slru", "s3fifo", "priority", "adaptive")
@@ -56,7 +58,8 @@ class Episode:
         self.overlap = random.random() < 0.7
         spec = SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], random.choice(list(ESTIMATORS)))
         grammars = guides(VOCAB, jumps=random.random() < 0.7)
-        self.scheduler = build(spec, lambda *parts: Scheduler(*parts[:-1], grammars))
+        speculation = Speculation(HalfRight(), random.choice((1, 16, 512)), VOCAB) if random.random() < 0.5 else None
+        self.scheduler = build(spec, lambda *parts: Scheduler(*parts[:-2], grammars, speculation))
         self.device = choices[Seam.BACKEND].build().executor()
         checkpoint = choices[Seam.SOURCE].build().resolve("simulated", lambda *progress: None)
         self.device.load(
@@ -223,6 +226,17 @@ class Episode:
             f"request {request.id} ends after {len(text)} of {len(due)} tokens"
         )
         self.turns = [*self.turns[-7:], [*request.tokens, *text]]
+
+
+class HalfRight(Speculator):
+    """Knows the device's model, and is wrong at some positions all the same."""
+
+    def guesser(self) -> Guesser:
+        return self._guess
+
+    def _guess(self, tokens: Ints, limit: int) -> Ints:
+        due = expected_tokens(tokens, limit, "hash", VOCAB)
+        return ints(token if (len(tokens) + place) % 5 else 7 for place, token in enumerate(due))
 
 
 def expected(request: GenerateRequest) -> list[int]:

@@ -68,7 +68,7 @@ def serve(executor: Executor, vocab_size: int, *, overlap: bool = True) -> Serve
     limits = Limits(slots=SLOTS, max_running=ROWS, max_step_tokens=STEP_TOKENS)
     parts = SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], "ratio")
     grammars = guides(vocab_size, jumps=True)
-    scheduler = build(parts, lambda *each: Scheduler(*each[:-1], grammars))
+    scheduler = build(parts, lambda *each: Scheduler(*each[:-2], grammars))
     return _Service(scheduler, executor, overlap).run(workload(vocab_size))
 
 

@@ -34,6 +34,7 @@ class AscendBackend(Backend):
             dtypes=DTYPES,
             max_ranks=max(1, len(devices)),
             joins=True,
+            verifies=True,
         )
 
     def executor(self) -> AscendExecutor:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, model_validator
 
 from sgframe import PluginSettings, Provider, hookimpl
 
@@ -15,13 +15,22 @@ class CpuSettings(PluginSettings):
 
     Attributes:
         threads: threads for the model's arithmetic; 0 takes every core this process may run on.
-        attention: ``numba`` compiles the paged attention kernel for this machine; ``torch`` is the slow plain one.
-        packed_linear: lay bfloat16 weights out once for oneDNN rather than at every call.
+        kernels: ``numba`` compiles kernels for this machine; ``torch`` is the slow plain way.
+        weights: what linear layers hold: their weights ``as-stored``, or rounded to ``int8`` or ``int4``, which is smaller
+            and quicker but not the same model; see docs/quantization.md.
     """
 
     threads: NonNegativeInt = 0
-    attention: Literal["numba", "torch"] = "numba"
-    packed_linear: bool = True
+    kernels: Literal["numba", "torch"] = "numba"
+    weights: Literal["as-stored", "int8", "int4"] = "as-stored"
+
+    @model_validator(mode="after")
+    def _quantized_weights_have_kernels(self) -> Self:
+        if self.weights != "as-stored" and self.kernels != "numba":
+            raise ValueError(
+                f"weights = {self.weights!r} is for kernels = 'numba', found {self.kernels!r}; leave out one of them"
+            )
+        return self
 
 
 @hookimpl

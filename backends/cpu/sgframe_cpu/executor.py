@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
-from sgframe.interfaces.backend import Ranks
-from sgframe_cpu import CpuSettings, fused
+from sgframe.interfaces.backend import ExecutorSpec, Ranks
+from sgframe.messages import Loaded
+from sgframe_cpu import CpuSettings
 from sgframe_cpu.attention import NumbaAttention
 from sgframe_cpu.backend import preferred_dtypes
-from sgframe_cpu.linear import can_pack, packed_linear
+from sgframe_cpu.fused import FusedOps
+from sgframe_cpu.linear import PackedLinear, can_pack
 from sgframe_cpu.memory import available_memory, cores
+from sgframe_cpu.program import StepProgram
+from sgframe_cpu.quantizer import Quantizer
+from sgframe_cpu.sampling import Sampling
+from sgframe_cpu.team import Team
+from sgframe_torch.drawing import DrawTable
 from sgframe_torch.executor import TorchExecutor
 from sgframe_torch.kv import LayerKV
-from sgframe_torch.ops import DeviceOps, Linear, QKNorm
+from sgframe_torch.logprobs import Ranked
+from sgframe_torch.ops import DeviceOps, Hidden, Linear, QKNorm
 from sgframe_torch.rows import StepInputs
 
 KV_SHARE = 0.25
@@ -27,7 +38,6 @@ class TorchCpuOps(DeviceOps):
 
     def __init__(self, settings: CpuSettings) -> None:
         self.dtypes = preferred_dtypes()
-        self._packs = settings.packed_linear and can_pack()
         self._asked_threads = settings.threads
         self._local_ranks = 1
         self._set_threads()
@@ -41,26 +51,35 @@ class TorchCpuOps(DeviceOps):
         self.threads = self._asked_threads or max(1, cores() // self._local_ranks)
         torch.set_num_threads(self.threads)
 
+    def note(self) -> str:
+        """What the ledger has to say of the weights, if anything."""
+        return ""
+
     def available_memory(self) -> int:
         return available_memory() // self._local_ranks
 
     def kv_budget(self, available: int) -> int:
         return min(int(available * KV_SHARE), KV_MOST // self._local_ranks)
 
-    def repacks(self, dtype: torch.dtype) -> bool:
-        return self._packs and dtype == torch.bfloat16
-
-    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
-        return packed_linear(weight, bias) if self.repacks(weight.dtype) else super().linear(weight, bias)
-
 
 class NumbaCpuOps(TorchCpuOps):
-    """Processor cores, with compiled kernels for attention and the small operations."""
+    """Processor cores, with compiled kernels for all that a model is made of."""
 
     def _set_threads(self) -> None:
         super()._set_threads()
-        self._attention = NumbaAttention(self.threads)
-        self._fused = fused.FusedOps(self.threads)
+        self._team = Team(self.threads)
+        self._attention = NumbaAttention(self._team)
+        self._fused = FusedOps(self._team)
+        self._sampling = Sampling(self._team)
+
+    def packed_bytes(self, weight: Tensor, head: bool = False) -> int:
+        return weight.nbytes if can_pack(weight) else 0
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        return PackedLinear(weight, bias, self._team) if can_pack(weight) else super().linear(weight, bias)
+
+    def recorded(self, hidden: Hidden, like: StepInputs, most_tokens: int) -> Hidden:
+        return StepProgram(hidden, self._team, like, most_tokens)
 
     def begin(self, step: StepInputs) -> None:
         self._attention.begin(step)
@@ -69,6 +88,15 @@ class NumbaCpuOps(TorchCpuOps):
         self, query: Tensor, kv: LayerKV, step: StepInputs, scale: float, window: int = 0, softcap: float = 0.0
     ) -> Tensor:
         return self._attention(query, kv, step, scale, window, softcap)
+
+    def embed(self, tokens: Tensor, weight: Tensor) -> Tensor:
+        return self._fused.embed(tokens, weight)
+
+    def rotary(self, positions: Tensor, frequencies: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
+        return self._fused.rotary(positions, frequencies, scaling)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        return self._fused.add(x, residual)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return self._fused.rms_norm(x, weight, eps)
@@ -84,9 +112,54 @@ class NumbaCpuOps(TorchCpuOps):
     ) -> Tensor:
         return self._fused.rotate_and_store(qkv, norm, rotary, slots, kv)
 
+    def choose(self, logits: Tensor, words: Tensor | None, draws: DrawTable | None) -> Tensor:
+        return self._sampling.choose(logits, words, draws)
+
+    def rank(self, logits: Tensor, tokens: Tensor, k: int) -> Ranked:
+        return self._sampling.rank(logits, tokens, k)
+
+
+class QuantizedCpuOps(NumbaCpuOps):
+    """The same with linear layers of 8 or 4 bits."""
+
+    def __init__(self, settings: CpuSettings) -> None:
+        self._format = settings.weights
+        super().__init__(settings)
+
+    def _set_threads(self) -> None:
+        super()._set_threads()
+        self._quantizer = Quantizer(self._format, self._team)
+
+    def note(self) -> str:
+        return self._quantizer.note()
+
+    def packed_bytes(self, weight: Tensor, head: bool = False) -> int:
+        return self._quantizer.packed_bytes(weight, head)
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        return self._quantizer.linear(weight, bias, head=False)
+
+    def head(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        return self._quantizer.linear(weight, bias, head=True)
+
 
 class CpuExecutor(TorchExecutor):
     """See Executor."""
 
+    _ops: TorchCpuOps
+
     def __init__(self, settings: CpuSettings) -> None:
-        super().__init__(NumbaCpuOps(settings) if settings.attention == "numba" else TorchCpuOps(settings))
+        super().__init__(_ops(settings))
+
+    def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
+        loaded, said = super().load(spec, progress), self._ops.note()
+        ledger = [
+            replace(line, note=f"{line.note}; {said}") if line.name == "weights" else line for line in loaded.ledger
+        ]
+        return replace(loaded, ledger=ledger) if said else loaded
+
+
+def _ops(settings: CpuSettings) -> TorchCpuOps:
+    if settings.kernels == "torch":
+        return TorchCpuOps(settings)
+    return NumbaCpuOps(settings) if settings.weights == "as-stored" else QuantizedCpuOps(settings)

@@ -61,6 +61,52 @@ def silu_mul(element: type, width: int) -> Kernel:
 
 
 @cache
+def add(element: type, width: int) -> Kernel:
+    """Rows of ``width``. Arguments: x, sum (in place)."""
+
+    def run(address: Any, begin: Any, end: Any) -> None:
+        x, total = buffer(address, 0, (end, width), element), buffer(address, 1, (end, width), element)
+        for row in range(begin, end):
+            added, into = x[row], total[row]
+            for d in range(width):
+                into[d] = narrow(widen(into[d]) + widen(added[d]), into)
+
+    return Kernel(run)
+
+
+@cache
+def embed(element: type, width: int) -> Kernel:
+    """Rows of ``width``. Arguments: tokens, weight, output; the size of the vocabulary."""
+
+    def run(address: Any, begin: Any, end: Any) -> None:
+        tokens, output = buffer(address, 0, (end,), np.int64), buffer(address, 2, (end, width), element)
+        weight = buffer(address, 1, (integer(address, 3), width), element)
+        for row in range(begin, end):
+            source, target = weight[tokens[row]], output[row]
+            for d in range(width):
+                target[d] = source[d]
+
+    return Kernel(run)
+
+
+@cache
+def angles(pairs: int) -> Kernel:
+    """Rows of ``pairs`` angles. Arguments: positions, frequencies, scaling (float32), cosines, sines."""
+
+    def run(address: Any, begin: Any, end: Any) -> None:
+        positions, frequencies = buffer(address, 0, (end,), np.int64), buffer(address, 1, (pairs,), np.float32)
+        scaling = buffer(address, 2, (1,), np.float32)[0]
+        cosines, sines = buffer(address, 3, (end, pairs), np.float32), buffer(address, 4, (end, pairs), np.float32)
+        for row in range(begin, end):
+            position = np.float32(positions[row])
+            for d in range(pairs):
+                angle = position * frequencies[d]
+                cosines[row, d], sines[row, d] = np.cos(angle) * scaling, np.sin(angle) * scaling
+
+    return Kernel(run)
+
+
+@cache
 def rotate_and_store(element: type, dim: int, normed: bool) -> Kernel:
     """Rows of tokens with heads of ``dim``. Arguments: qkv, cosines, sines, slots, keys, values, query; heads, KV heads,
     slots of the pool; and if ``normed`` the weights of the query's and the key's norm, and eps (float32)."""

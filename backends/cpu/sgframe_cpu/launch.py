@@ -1,17 +1,19 @@
 """How compiled kernels are built and started. A kernel is one C function ``run(arguments, begin, end)`` over a range of
-rows; its arguments are addresses and sizes in one int64 array, so that starting it costs a few microseconds."""
+items; its arguments are addresses and sizes in one int64 array, so that starting it costs a few microseconds.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import carray, cfunc, njit, prange, types  # type: ignore[attr-defined]
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import carray, cfunc, types
 
+from sgframe_cpu.atomics import pointer
+from sgframe_cpu.pool import Ints64, pool
 from sgframe_cpu.scalars import FAST, inlined
 
 _SIGNATURE = types.void(types.intp, types.intp, types.intp)
@@ -27,38 +29,61 @@ class Kernel:
     def __init__(self, run: Callable[[int, int, int], None]) -> None:
         self._function = cfunc(_SIGNATURE, cache=True, fastmath=FAST, error_model="numpy")(run)
         self._serial = self._function.ctypes
+        self.address: int = self._function.address
+        self.name = run.__qualname__.partition(".")[0]  # the function that made it
 
-    def __call__(self, rows: int, threads: int, *arguments: int) -> None:
-        """Run over ``rows``, shared among ``threads``."""
-        packed = (ctypes.c_int64 * len(arguments))(*arguments)
+    def __call__(self, items: int, threads: int, *arguments: int) -> None:
+        """Run over ``items``, shared among ``threads`` in even parts."""
         if threads == 1:
-            self._serial(ctypes.addressof(packed), 0, rows)
+            packed = (ctypes.c_int64 * len(arguments))(*arguments)
+            self._serial(ctypes.addressof(packed), 0, items)
         else:
-            _spread(self._function, ctypes.addressof(packed), rows, threads)
+            count = np.array([items], np.int64)
+            Launch(self, arguments, count.ctypes.data, grain=-(-items // threads)).run(threads)
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
-def _spread(run: Any, address: Any, rows: Any, threads: Any) -> None:
-    for thread in prange(threads):
-        part = np.int64(thread)
-        run(address, rows * part // threads, rows * (part + 1) // threads)
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel to run: over ``ceil(n / unit) · times`` items, n being the int64 at the address ``cell``, ``grain`` of them
+    at once."""
+
+    kernel: Kernel
+    arguments: tuple[int, ...]
+    cell: int
+    unit: int = 1
+    times: int = 1
+    grain: int = 1
+
+    def line(self, arguments: Ints64) -> tuple[int, ...]:
+        """As it stands in a Table, with the ``arguments`` in an array of the caller's."""
+        return self.kernel.address, arguments.ctypes.data, self.cell, self.unit, self.times, max(self.grain, 1)
+
+    def run(self, threads: int) -> None:
+        """Run it on ``threads``."""
+        arguments = np.array(self.arguments, np.int64)
+        pool(threads).run(self.line(arguments))
 
 
-@intrinsic
-def _pointer(context: Any, address: Any) -> Any:
-    def generate(_: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.inttoptr(values[0], cgutils.voidptr_t)
+class Walk:
+    """``launches`` made ready to be walked by ``threads``, again and again."""
 
-    return types.voidptr(types.intp), generate
+    def __init__(self, launches: Sequence[Launch], threads: int) -> None:
+        self._pool = pool(threads)
+        self._arguments = [np.array(launch.arguments, np.int64) for launch in launches]
+        lines = [launch.line(arguments) for launch, arguments in zip(launches, self._arguments, strict=True)]
+        self._table = self._pool.table(lines)
+
+    def __call__(self) -> None:
+        self._pool.walk(self._table)
 
 
 @inlined
 def buffer(address: Any, index: Any, shape: Any, dtype: Any) -> Any:
     """Inside a kernel: the array of ``shape`` and ``dtype`` that argument ``index`` points to."""
-    return carray(_pointer(integer(address, index)), shape, dtype)  # type: ignore[call-arg]
+    return carray(pointer(integer(address, index)), shape, dtype)
 
 
 @inlined
 def integer(address: Any, index: Any) -> Any:
     """Inside a kernel: argument ``index``."""
-    return carray(_pointer(address), (32,), np.int64)[index]  # type: ignore[call-arg]
+    return carray(pointer(address), (32,), np.int64)[index]

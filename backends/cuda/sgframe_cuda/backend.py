@@ -39,6 +39,7 @@ class CudaBackend(Backend):
             dtypes=DTYPES,
             max_ranks=len(driver.devices),
             joins=True,
+            verifies=True,
         )
 
     def executor(self) -> CudaExecutor:

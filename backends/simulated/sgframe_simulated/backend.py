@@ -20,6 +20,7 @@ class SimulatedBackend(Backend):
             memory_bytes=self._settings.slots * SLOT_BYTES,
             page_size=self._settings.page_size,
             dtypes=("float32",),
+            verifies=True,
         )
 
     def executor(self) -> SimulatedExecutor:

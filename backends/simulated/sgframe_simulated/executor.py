@@ -16,6 +16,7 @@ from itertools import compress
 from sgframe.errors import ModelError, SgframeError
 from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.messages import (
+    Ints,
     LedgerLine,
     Loaded,
     Logprobs,
@@ -36,6 +37,7 @@ SLOT_BYTES = 32
 """What a simulated slot is announced to take."""
 
 INVALID = -1
+_NONE = ints()
 
 
 class SimulatedFailure(SgframeError):
@@ -111,10 +113,26 @@ class SimulatedExecutor(Executor):
         for row in compress(rows, batch.samples):
             if row.tree is not None:
                 raise PlanFault(f"step {batch.step}: row {row.row} is to be sampled, but it is a tree")
+        self._check_guesses(batch)
+        guesses = _guesses(batch)
         start = 0
         for row, count in zip(rows, batch.counts, strict=True):
-            row.compute(batch.slots[start : start + count], self._memory, batch.step)
+            slots = batch.slots[start : start + count]
+            row.compute(slots, self._memory, batch.step, guesses.get(row.row, _NONE))
             start += count
+
+    def _check_guesses(self, batch: ScheduleBatch) -> None:
+        for guess in batch.guesses:
+            place, row = batch.rows.index(guess.row), self._table[guess.row]
+            found = batch.counts[place], batch.samples[place], row.computed + 1
+            due = 1 + len(guess.tokens)
+            if found != (due, due, len(row.tokens)):
+                raise PlanFault(
+                    f"step {batch.step}: row {row.row} is to compute {found[0]} tokens from {row.computed} on and to sample "
+                    f"{found[1]}; with {len(guess.tokens)} guesses it is {due} of each from {len(row.tokens) - 1} on"
+                )
+        if sum(batch.samples) > self._table.size:
+            raise PlanFault(f"step {batch.step} samples {sum(batch.samples)} tokens; there are {self._table.size} rows")
 
     def _cost(self, batch: ScheduleBatch) -> float:
         settings = self._settings
@@ -130,22 +148,39 @@ class SimulatedExecutor(Executor):
         assert batch is not None, "sample follows a forward"
         rows = [self._table[number] for number in batch.rows]
         allowed = _unpack(masks) if masks else {}
-        sampling = [row for row, samples in zip(rows, batch.samples, strict=True) if samples]
-        tokens = [self._sample(row, allowed.get(row.row)) for row in sampling]
-        asked = any(row.sampling.logprobs >= 0 for row in sampling)
+        prompt_logprobs, scores = self._prompt_logprobs(rows, batch.counts), self._scores(rows, batch.counts)
+        guesses = _guesses(batch)
+        sampled = [
+            (row, token)
+            for row in compress(rows, batch.samples)
+            for token in self._go_on(row, allowed.get(row.row), guesses.get(row.row, _NONE))
+        ]
+        asked = any(row.sampling.logprobs >= 0 for row, _ in sampled)
         output = StepOutput(
             step=batch.step,
-            rows=ints(row.row for row in sampling),
-            tokens=ints(tokens),
-            logprobs=[self._logprobs(row, token) for row, token in zip(sampling, tokens, strict=True)] if asked else [],
-            prompt_logprobs=self._prompt_logprobs(rows, batch.counts),
-            scores=self._scores(rows, batch.counts),
+            rows=ints(row.row for row, _ in sampled),
+            tokens=ints(token for _, token in sampled),
+            logprobs=[self._logprobs(row, token) for row, token in sampled] if asked else [],
+            prompt_logprobs=prompt_logprobs,
+            scores=scores,
         )
         return _Timed(output, self._ready_at)
 
+    def _go_on(self, row: Row, allowed: int | None, guesses: Ints) -> list[int]:
+        """The tokens that ``row`` goes on with: one, and those before it that were among ``guesses``."""
+        tokens = [self._sample(row, allowed)]
+        for guess in guesses:
+            if tokens[-1] != guess:
+                break
+            tokens.append(self._sample(row, None))
+        if guesses:
+            row.take_back(self._memory)
+        return tokens
+
     def _sample(self, row: Row, allowed: int | None) -> int:
         """The next token of ``row``, which learns it; ``allowed`` has bit t set for every token t that may come."""
-        token = next_token(self._settings.mode, row.tokens, row.prompt_len, row.hashes[-1], self._vocab_size)
+        prefix_hash = row.hashes[len(row.tokens) - 1]
+        token = next_token(self._settings.mode, row.tokens, row.prompt_len, prefix_hash, self._vocab_size)
         if allowed is not None:
             token = _next_allowed(token, allowed)
         if self._is_spoilt(row):
@@ -201,6 +236,11 @@ class SimulatedExecutor(Executor):
     def close(self) -> None:
         self._memory = SlotMemory(0)
         self._table = RowTable(0, self._memory)
+
+
+def _guesses(batch: ScheduleBatch) -> dict[int, Ints]:
+    """By row."""
+    return {guess.row: guess.tokens for guess in batch.guesses}
 
 
 def _unpack(masks: Masks) -> dict[int, int]:

@@ -37,24 +37,37 @@ class Row:
     def computed(self) -> int:
         return len(self.slots)
 
-    def compute(self, slots: Ints, memory: SlotMemory, step: int) -> None:
-        """Compute the next ``len(slots)`` known tokens, their KV going to ``slots``."""
+    def compute(self, slots: Ints, memory: SlotMemory, step: int, guesses: Ints) -> None:
+        """Compute the next ``len(slots)`` tokens, known ones and then ``guesses``, their KV going to ``slots``."""
         start, stop = self.computed, self.computed + len(slots)
-        if stop > len(self.tokens):
+        tokens = self.tokens + guesses if guesses else self.tokens
+        if stop > len(tokens):
             raise PlanFault(
-                f"step {step}: row {self.row} is to compute tokens {start} to {stop - 1}, but knows {len(self.tokens)}"
+                f"step {step}: row {self.row} is to compute tokens {start} to {stop - 1}, but knows {len(tokens)}"
             )
-        hashes = self.hashes_up_to(stop)
+        hashes = self._hashes(tokens, stop)
         memory.write(slots, hashes, self.row, start, step)
         self.slots.extend(slots)
         self.hashes += hashes
 
-    def hashes_up_to(self, stop: int) -> list[int]:
-        """Those of the tokens before ``stop`` that are not computed yet."""
+    def find_cached(self, slots: Ints) -> None:
+        """Start from ``slots``, which hold the KV of the first tokens."""
+        self.hashes = self._hashes(self.tokens, len(slots))
+        self.slots = slots[:]
+
+    def take_back(self, memory: SlotMemory) -> None:
+        """Only what comes before the last known token counts as computed."""
+        computed = len(self.tokens) - 1
+        memory.remove_readers(self.slots[computed:])
+        del self.slots[computed:], self.hashes[computed:]
+        self.verified = min(self.verified, computed)
+
+    def _hashes(self, tokens: Ints, stop: int) -> list[int]:
+        """Those of ``tokens`` before ``stop`` that are not computed yet."""
         start = self.computed
         if self.tree is not None:
-            return tree_hashes(self.tokens, self.prompt_len, self.tree.parents)[start:stop]
-        return prefix_hashes(self.tokens[start:stop], self.hashes[-1] if start else EMPTY_PREFIX)
+            return tree_hashes(tokens, self.prompt_len, self.tree.parents)[start:stop]
+        return prefix_hashes(tokens[start:stop], self.hashes[-1] if start else EMPTY_PREFIX)
 
     def verify(self, memory: SlotMemory, step: int) -> None:
         """Read the KV that attention reads. Raises SlotFault."""
@@ -72,6 +85,11 @@ class RowTable:
         self._rows: dict[int, Row] = {}
         self._admitted: list[Ints] = []
         """The slots from which rows start that this step admits."""
+
+    @property
+    def size(self) -> int:
+        """Most rows."""
+        return self._max_rows
 
     def __getitem__(self, number: int) -> Row:
         try:
@@ -114,8 +132,7 @@ class RowTable:
             slots=ints(),
             hashes=[],
         )
-        row.hashes = row.hashes_up_to(len(new.slots))
-        row.slots = new.slots[:]
+        row.find_cached(new.slots)
 
     def _rewrite(self, rewrite: Rewrite) -> None:
         row = self[rewrite.row]

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sgframe_torch.logprobs import keep_largest
+
+INVALID = -1
+"""The token of a row whose logits are not finite, or whose mask leaves nothing to choose."""
+
+DrawTable = npt.NDArray[np.float64]
+"""How to choose a token for each of n rows: [n, 5] on the host, with the columns of Draws. Temperature 0 takes the largest
+logit, the lower id among equals."""
 
 _FIRST_CANDIDATES = 64
 _GROWTH = 16
@@ -26,6 +35,12 @@ class Draws(NamedTuple):
     top_p: Tensor
     min_p: Tensor
     uniform: Tensor
+
+
+def columns(table: DrawTable) -> list[np.ndarray]:
+    """What Draws are made of, on the host."""
+    dtypes = (np.float32, np.int32, np.float32, np.float32, np.float64)
+    return [column.astype(dtype) for column, dtype in zip(table.T, dtypes, strict=True)]
 
 
 def draw(logits: Tensor, draws: Draws) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sgframe.errors import RankLost
 from sgframe.interfaces.backend import Executor, ExecutorSpec, Pending, Ranks, Ready
-from sgframe.messages import Decoder, Loaded, Masks, PromptLogprobs, ScheduleBatch, StepOutput, encode, ints
+from sgframe.messages import Decoder, Loaded, Masks, PromptLogprobs, ScheduleBatch, StepOutput, encode
 from sgframe_torch.graphs import DecodeGraphs
 from sgframe_torch.loading import Running, load
 from sgframe_torch.logprobs import prompt_logprobs
@@ -26,8 +26,9 @@ from sgframe_torch.needs import PROMPT_SLICE
 from sgframe_torch.ops import DeviceOps, Download
 from sgframe_torch.parallel.group import ALONE, Group
 from sgframe_torch.parallel.member import Member
-from sgframe_torch.rows import PromptSpan, Row, Step, StepInputs
-from sgframe_torch.sampler import INVALID, Sampler, asks_logprobs
+from sgframe_torch.rows import PromptSpan, Step, StepInputs
+from sgframe_torch.sampler import INVALID, RowState, Sampler, asks_logprobs
+from sgframe_torch.samples import Samples
 from sgframe_torch.trees import branch, scores
 
 
@@ -47,8 +48,8 @@ Waiting = Callable[[int], AbstractContextManager[None]]
 class _Launched:
     """See Pending. The rows that were sampled learn their tokens when these come."""
 
-    def __init__(self, step: Step, rows: Sequence[Row], download: Download, waiting: Waiting) -> None:
-        self._step, self._rows, self._download, self._waiting = step, rows, download, waiting
+    def __init__(self, number: int, samples: Samples, download: Download, waiting: Waiting) -> None:
+        self._number, self._samples, self._download, self._waiting = number, samples, download, waiting
         self._output: StepOutput | None = None
 
     def done(self) -> bool:
@@ -56,12 +57,9 @@ class _Launched:
 
     def result(self) -> StepOutput:
         if self._output is None:
-            number = self._step.batch.step
-            with self._waiting(number):
+            with self._waiting(self._number):
                 tokens = self._download.wait().tolist()
-            for row, token in zip(self._rows, tokens, strict=True):
-                row.settle(token)
-            self._output = StepOutput(number, ints(self._step.sampled), ints(tokens))
+            self._output = self._samples.settle(tokens)
         return self._output
 
 
@@ -168,10 +166,9 @@ class TorchExecutor(Executor):
         self._computed = _Computed(step, hidden, logits)
 
     def _compute(self, inputs: StepInputs, sampled_at: Tensor) -> tuple[Tensor, Tensor]:
-        model = self._running.model
         self._ops.begin(inputs)
-        hidden = model.hidden(inputs, self._running.kv)
-        return hidden, model.logits(hidden[sampled_at])
+        hidden = self._running.hidden(inputs)
+        return hidden, self._running.model.logits(hidden[sampled_at])
 
     def _replay(self, step: Step) -> tuple[Tensor, Tensor] | None:
         """The same from a recording; None where there is none for such a step."""
@@ -191,28 +188,25 @@ class TorchExecutor(Executor):
     def _sample(self, masks: Masks | None) -> Pending:
         """What is asked for beside tokens is computed at once; tokens alone may still be on their way."""
         step, rows = self._computed.step, self._running.rows
-        states = [rows[row] for row in step.sampled]
+        samples = Samples(step, rows)
         try:
-            tokens = self._choose(states, masks)
+            tokens = self._choose(samples.states, masks)
         except Exception:
-            for state in states:  # the next step may be given already, and goes on with some token
-                state.await_token()
-                state.settle(INVALID)
+            samples.fail()
             raise
-        for state in states:
-            state.await_token()
-        launched = _Launched(step, states, self._ops.download(tokens), self._in_step)
-        if asks_logprobs(states) or step.prompt_spans or step.tree_parts:
+        samples.await_tokens()
+        launched = _Launched(step.batch.step, samples, self._ops.download(tokens), self._in_step)
+        if asks_logprobs(samples.states) or step.prompt_spans or step.tree_parts:
             with self._together(f"in step {step.batch.step}"):
-                return Ready(self._with_logprobs(launched.result(), states))
+                return Ready(self._with_logprobs(launched.result(), samples))
         if launched.done():
             return Ready(launched.result())
-        if states:
+        if samples.states:
             rows.relay(step, tokens)
         return launched
 
-    def _choose(self, states: Sequence[Row], masks: Masks | None) -> Tensor:
-        """int64 [sampled rows], on every rank what rank 0 draws; INVALID for all if it fails at that."""
+    def _choose(self, states: Sequence[RowState], masks: Masks | None) -> Tensor:
+        """int64 [states], on every rank what rank 0 draws; INVALID for all if it fails at that."""
         tokens = torch.full((len(states),), INVALID, device=self._ops.device)
         try:
             if states and self._group.rank == 0:
@@ -222,11 +216,12 @@ class TorchExecutor(Executor):
             tokens = self._group.broadcast(tokens)
         return tokens
 
-    def _with_logprobs(self, output: StepOutput, states: Sequence[Row]) -> StepOutput:
-        computed, step = self._computed, self._computed.step
+    def _with_logprobs(self, output: StepOutput, samples: Samples) -> StepOutput:
+        computed, step, kept = self._computed, self._computed.step, samples.kept
+        logits = computed.logits[kept] if len(kept) < len(samples.states) else computed.logits
         return replace(
             output,
-            logprobs=self._sampler.logprobs(computed.logits, output.tokens, states),
+            logprobs=self._sampler.logprobs(logits, output.tokens, [samples.states[place] for place in kept]),
             prompt_logprobs=[self._prompt_logprobs(span) for span in step.prompt_spans],
             scores=scores(self._running.model, computed.hidden, step.tree_parts) if step.tree_parts else [],
         )
@@ -239,7 +234,7 @@ class TorchExecutor(Executor):
             flat, start = span.flat + offset, span.start + offset
             logits = self._running.model.logits(self._computed.hidden[flat : flat + count])
             targets = torch.tensor(row.tokens[start : start + count], device=self._ops.device)
-            entries += prompt_logprobs(logits, targets, row.sampling.prompt_logprobs)
+            entries += prompt_logprobs(logits, targets, row.sampling.prompt_logprobs, self._ops.rank)
         return PromptLogprobs(span.row, span.start, entries)
 
     def _mask_words(self, masks: Masks, sampled: list[int]) -> Tensor:

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig
 
 from sgframe.errors import ModelError
 from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.messages import LedgerLine, Loaded, NewRow, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
+from sgframe_torch.config import read_config
 from sgframe_torch.kv import LayerKV, allocate, choose_slots, slot_bytes
 from sgframe_torch.models import Model, check_ranks, load_model
 from sgframe_torch.models.rope import context_limit
 from sgframe_torch.needs import PROMPT_SLICE, Needs, memory_errors
-from sgframe_torch.ops import DeviceOps
+from sgframe_torch.ops import DeviceOps, Hidden
 from sgframe_torch.parallel.agreement import require_same, smallest
 from sgframe_torch.parallel.group import Group
-from sgframe_torch.rows import RowTable
+from sgframe_torch.rows import RowTable, StepInputs
 from sgframe_torch.sampler import Sampler
-from sgframe_torch.weights import stored_bytes
+from sgframe_torch.weights import tensor_shapes
 
 SPARE_PAGES = 1
 """Pages behind the announced slots, which nobody reads: what a padded row of a graph writes to."""
@@ -31,9 +31,10 @@ SPARE_PAGES = 1
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """All that an executor holds while it runs."""
+    """All that an executor holds while it runs. ``hidden`` is the model's, as the device likes it best."""
 
     model: Model
+    hidden: Hidden
     kv: list[LayerKV]
     rows: RowTable
     announcement: Loaded
@@ -49,7 +50,7 @@ def load(spec: ExecutorSpec, ops: DeviceOps, group: Group, progress: Callable[[s
     dtype = getattr(torch, dtype_name)
     context = choose_context(spec, config)
     require_same(group, config, spec, dtype_name)
-    needs = Needs(spec, config, context, dtype, group.size, stored_bytes(folder, dtype) // group.size)
+    needs = Needs(spec, config, context, dtype, group.size, weight_bytes(folder, config, dtype, ops) // group.size)
     needs.check(smallest(group, ops.available_memory()))
     with memory_errors(needs):
         return _load(needs, ops, group, progress, dtype_name)
@@ -83,13 +84,18 @@ def _load(
         ledger=ledger,
     )
     kv = allocate(model.kv_shapes, slots + spare, dtype, ops.device)
-    running = Running(model, kv, RowTable(spec.max_rows, context, ops), announcement)
-    _warm_up(running, ops)
-    return running
+    running = Running(
+        model, lambda step: model.hidden(step, kv), kv, RowTable(spec.max_rows, context, ops), announcement
+    )
+    inputs = _warm_up(running, ops)
+    if not model.recordable:
+        return running
+    return replace(running, hidden=ops.recorded(running.hidden, inputs, spec.max_step_tokens))
 
 
-def _warm_up(running: Running, ops: DeviceOps) -> None:
-    """Run a short prompt, a single token and a draw under a mask, so that kernels are compiled before the first request."""
+def _warm_up(running: Running, ops: DeviceOps) -> StepInputs:
+    """Run a short prompt, a single token and a draw under a mask, so that kernels are compiled before the first request.
+    Returns the inputs of the last step."""
     vocab_size, none = running.announcement.vocab_size, ints()
     sampling = TokenSampling(seed=0, temperature=1.0, top_p=0.9)
     most = min(PROMPT_SLICE, running.announcement.context_length, running.announcement.slots)
@@ -98,18 +104,22 @@ def _warm_up(running: Running, ops: DeviceOps) -> None:
         row = NewRow(0, tokens, count, none, sampling)
         step = running.rows.apply(ScheduleBatch(0, none, [row], [], ints([0]), ints([count]), slots, ints([1])))
         ops.begin(step.inputs)
-        logits = running.model.logits(running.model.hidden(step.inputs, running.kv)[-1:])
+        logits = running.model.logits(running.hidden(step.inputs)[-1:])
         masks = torch.full((1, -(-vocab_size // 32)), -1, dtype=torch.int32, device=ops.device)
         Sampler(vocab_size, ops).choose(logits, [running.rows[0]], masks)
         running.rows.apply(ScheduleBatch(1, ints([0]), [], [], none, none, none, none))
+    return step.inputs
 
 
-def read_config(folder: Path) -> Any:
-    """The parsed config.json of the checkpoint. Raises ModelError."""
-    try:
-        return AutoConfig.from_pretrained(folder).get_text_config()
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"cannot read the config.json in {folder}: {error}") from error
+def weight_bytes(folder: Path, config: Any, dtype: torch.dtype, ops: DeviceOps) -> int:
+    """What the checkpoint's tensors take once they are loaded. Matrices are taken for linear layers, but for those of the
+    vocabulary, which may be embeddings."""
+    total = 0
+    for shape in tensor_shapes(folder):
+        weight = torch.empty(shape, dtype=dtype, device="meta")
+        is_linear = len(shape) == 2 and shape[0] != config.vocab_size
+        total += (ops.packed_bytes(weight) if is_linear else 0) or weight.nbytes
+    return total
 
 
 def choose_dtype(asked: str, ops: DeviceOps) -> str:

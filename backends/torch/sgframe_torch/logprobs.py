@@ -5,7 +5,8 @@ Ranking breaks ties by the lower token id, so that what comes first never depend
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,34 +17,45 @@ _CHUNK_ROWS = 32
 """Rows turned into float32 at once: bounds the workspace to a few times 32 x vocab floats, however long the prompt."""
 
 
-def prompt_logprobs(logits: Tensor, targets: Tensor, k: int) -> list[Logprobs]:
+class Ranked(NamedTuple):
+    """Logprobs [n] of one token of each row; ids and logprobs [n, k] of the likeliest, best first."""
+
+    logprobs: Tensor
+    top_ids: Tensor
+    top_logprobs: Tensor
+
+
+Rank = Callable[[Tensor, Tensor, int], Ranked]
+"""See ``rank``."""
+
+
+def rank(logits: Tensor, tokens: Tensor, k: int) -> Ranked:
+    """Logprobs of ``tokens`` [n] under ``logits`` [n, vocab], each with the ``k`` likeliest tokens. The log-softmax is taken
+    in float32."""
+    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    top_ids = likeliest(logprobs, k)
+    return Ranked(logprobs.gather(1, tokens.view(-1, 1)).view(-1), top_ids, logprobs.gather(1, top_ids))
+
+
+def prompt_logprobs(logits: Tensor, targets: Tensor, k: int, rank: Rank = rank) -> list[Logprobs]:
     """Logprobs of ``targets`` [n] under raw ``logits`` [n, vocab], each with the ``k`` likeliest tokens."""
-    return token_logprobs(logits, targets, [k] * len(targets))
+    return token_logprobs(logits, targets, [k] * len(targets), rank)
 
 
-def token_logprobs(logits: Tensor, tokens: Tensor, counts: Sequence[int]) -> list[Logprobs]:
+def token_logprobs(logits: Tensor, tokens: Tensor, counts: Sequence[int], rank: Rank = rank) -> list[Logprobs]:
     """Logprobs of ``tokens`` [n] under raw ``logits`` [n, vocab]; entry i holds the ``counts[i]`` likeliest tokens.
 
-    The log-softmax is taken in float32. A token outside the likeliest still has its own logprob.
+    A token outside the likeliest still has its own logprob.
     """
     entries: list[Logprobs] = []
     for start in range(0, len(counts), _CHUNK_ROWS):
         rows = slice(start, start + _CHUNK_ROWS)
-        entries += _chunk_logprobs(logits[rows], tokens[rows], counts[rows])
+        ranked = (each.tolist() for each in rank(logits[rows], tokens[rows], max(counts[rows])))
+        entries += [
+            Logprobs(token, logprob, ints(ids[:count]), values[:count])
+            for token, logprob, ids, values, count in zip(tokens[rows].tolist(), *ranked, counts[rows], strict=True)
+        ]
     return entries
-
-
-def _chunk_logprobs(logits: Tensor, tokens: Tensor, counts: Sequence[int]) -> list[Logprobs]:
-    logprobs = torch.log_softmax(logits.float(), dim=-1)
-    chosen = logprobs.gather(1, tokens.view(-1, 1)).view(-1).tolist()
-    top_ids = likeliest(logprobs, max(counts))
-    top_logprobs = logprobs.gather(1, top_ids).tolist()
-    return [
-        Logprobs(token, logprob, ints(ids[:count]), values[:count])
-        for token, logprob, ids, values, count in zip(
-            tokens.tolist(), chosen, top_ids.tolist(), top_logprobs, counts, strict=True
-        )
-    ]
 
 
 def likeliest(values: Tensor, k: int) -> Tensor:

@@ -15,12 +15,16 @@ from torch import Tensor
 
 from sgframe.interfaces.backend import Ranks
 from sgframe_torch.attention import paged_attention
-from sgframe_torch.drawing import Draws, draw, unpack_mask
+from sgframe_torch.drawing import INVALID, Draws, DrawTable, columns, draw, unpack_mask
 from sgframe_torch.kv import LayerKV
+from sgframe_torch.logprobs import Ranked, rank
 from sgframe_torch.rows import StepInputs
 
 Linear = Callable[[Tensor], Tensor]
 """[T, in] → [T, out]."""
+
+Hidden = Callable[[StepInputs], Tensor]
+"""A step's inputs → the last hidden state [T, hidden] of every token, its KV written."""
 
 
 class QKNorm(NamedTuple):
@@ -81,13 +85,18 @@ class DeviceOps(ABC):
     def kv_budget(self, available: int) -> int:
         """Bytes to give to KV, out of ``available``, when the settings leave it open."""
 
-    def repacks(self, dtype: torch.dtype) -> bool:
-        """Whether ``linear`` makes a copy of weights of ``dtype`` in a layout of its own."""
-        return False
+    def packed_bytes(self, weight: Tensor, head: bool = False) -> int:
+        """Bytes of what ``linear``, or ``head``, makes of ``weight`` [out, in] in a layout of its own; 0 if it keeps
+        ``weight`` itself. Only the shape and the dtype are looked at."""
+        return 0
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
         """A linear layer that takes over ``weight`` [out, in]; the caller drops its own reference."""
         return partial(F.linear, weight=weight, bias=bias)
+
+    def head(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        """The same for the layer that gives the logits."""
+        return self.linear(weight, bias)
 
     def upload(self, values: np.ndarray) -> Tensor:
         """``values`` on the device, for what is computed next. The caller leaves them as they are: a device that shares the
@@ -109,11 +118,29 @@ class DeviceOps(ABC):
     def begin(self, step: StepInputs) -> None:  # noqa: B027 (most devices have nothing to plan)
         """Called once before the layers of a step, for work that all of them share."""
 
+    def recorded(self, hidden: Hidden, like: StepInputs, most_tokens: int) -> Hidden:
+        """What computes the same as ``hidden``, a model's, for steps of up to ``most_tokens`` tokens; a device that starts
+        kernels more quickly from a recording makes one here. ``like`` has the page table of all steps."""
+        return hidden
+
+    def embed(self, tokens: Tensor, weight: Tensor) -> Tensor:
+        """The lines of ``weight`` [vocab, hidden] that ``tokens`` [T] name."""
+        return F.embedding(tokens, weight)
+
+    def rotary(self, positions: Tensor, frequencies: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, each [T, n] float32, of ``positions`` [T] times ``frequencies`` [n], times ``scaling``."""
+        angles = positions[:, None].float() * frequencies
+        return angles.cos() * scaling, angles.sin() * scaling
+
     def attention(
         self, query: Tensor, kv: LayerKV, step: StepInputs, scale: float, window: int = 0, softcap: float = 0.0
     ) -> Tensor:
         """See ``sgframe_torch.attention.paged_attention``."""
         return paged_attention(query, kv, step, scale, window, softcap)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Add ``x`` to ``residual`` in place, and return it."""
+        return residual.add_(x)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """Root mean square norm over the last dimension (Zhang & Sennrich 2019), computed in float32."""
@@ -141,6 +168,34 @@ class DeviceOps(ABC):
             query, key = self.rms_norm(query, norm.query, norm.eps), self.rms_norm(key, norm.key, norm.eps)
         kv.store(slots, rotate(key, *rotary), value)
         return rotate(query, *rotary)
+
+    def choose(self, logits: Tensor, words: Tensor | None, draws: DrawTable | None) -> Tensor:
+        """int64 [n]: a token for each row of ``logits`` [n, vocab], which are left as they are.
+
+        The largest allowed logit, the lower id among equals; or what ``draws`` say. ``words`` as in ``apply_mask``. INVALID
+        for a row with NaN, +inf or no finite logit, or none that is allowed.
+        """
+        largest, chosen = logits.max(dim=-1)  # NaN wins a maximum, so one look at it judges the whole row
+        finite = largest.isfinite()
+        if words is None and draws is None:
+            return torch.where(finite, chosen, INVALID)
+        work = logits.to(torch.float32, copy=True)
+        if words is not None:
+            self.apply_mask(work, words)
+            largest, chosen = work.max(dim=-1)
+            finite &= largest.isfinite()
+        if draws is not None:
+            drawn = np.flatnonzero(draws[:, 0])
+            rows, *parameters = self.upload_all([drawn, *columns(draws[drawn])])
+            if len(drawn) == len(draws):
+                chosen = self.draw(work, Draws(*parameters))
+            else:
+                chosen[rows] = self.draw(work[rows], Draws(*parameters))
+        return torch.where(finite, chosen, INVALID)
+
+    def rank(self, logits: Tensor, tokens: Tensor, k: int) -> Ranked:
+        """See ``logprobs.rank``."""
+        return rank(logits, tokens, k)
 
     def apply_mask(self, logits: Tensor, words: Tensor) -> None:
         """Set to -inf, in place, what ``words`` forbid in ``logits`` [n, vocab] float32.

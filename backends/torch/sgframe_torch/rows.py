@@ -6,6 +6,7 @@ step's inputs are index tensors, ragged rows laid end to end without padding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,15 @@ class Row:
         """The awaited token has come. What is not a token (see Executor.sample) counts as 0: nobody reads what it gives."""
         self.tokens[self.awaited] = max(token, 0)
         self.awaited = -1
+
+    def verify(self, guesses: Ints, tokens: Sequence[int]) -> int:
+        """Go on with those of ``tokens``, sampled after the last known one and after each of ``guesses``, before which all
+        guesses are right; returns how many. What comes before the last of them is computed, and no more."""
+        wrong = (count for count, guess in enumerate(guesses) if guess != tokens[count])
+        count = 1 + next(wrong, len(guesses))
+        self.tokens.extend([max(token, 0) for token in tokens[:count]])
+        self.computed = len(self.tokens) - 1
+        return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +119,8 @@ class TreePart:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A ScheduleBatch made ready: ``sampled`` rows get their next token from the flat tokens ``sampled_at``.
+    """A ScheduleBatch made ready: ``sampled`` rows get their next token from the flat tokens ``sampled_at``. A row with
+    ``guesses`` stands there once for itself and once for each of them.
 
     The ``inputs`` take every row for one line of tokens; see ``trees.branch`` for those that are trees.
     """
@@ -121,6 +132,7 @@ class Step:
     sampled_rows: Tensor
     prompt_spans: list[PromptSpan]
     tree_parts: list[TreePart]
+    guesses: dict[int, Ints]
 
 
 class RowTable:
@@ -186,10 +198,13 @@ class RowTable:
         starts = np.zeros(len(rows) + 1, dtype=np.int32)
         np.cumsum(counts, out=starts[1:])
         tokens = np.empty(starts[-1], dtype=np.int64)
-        for row, start, count in zip(known, starts.tolist(), batch.counts, strict=False):
-            tokens[start : start + count] = row.tokens[row.computed : row.computed + count]
+        guesses = {guess.row: guess.tokens for guess in batch.guesses}
+        for number, row, start, count in zip(batch.rows, known, starts.tolist(), batch.counts, strict=False):
+            own = row.tokens[row.computed : row.computed + count]
+            tokens[start : start + count] = own + guesses[number] if number in guesses else own
         positions = np.arange(len(tokens)) + np.repeat(computed - starts[:-1], counts)
-        sampled = _numpy(batch.samples).astype(bool)
+        samples = _numpy(batch.samples)
+        sampled = np.repeat(rows, samples)
         lengths = computed + counts
         awaited = [order for order, row in enumerate(known) if row.awaited >= 0]  # each row's first to be computed
         (
@@ -212,9 +227,9 @@ class RowTable:
                 rows,
                 starts,
                 lengths,
-                (starts[1:] - 1)[sampled],
+                _last(starts[1:], samples),
                 np.repeat(rows, counts),
-                rows[sampled],
+                sampled,
                 starts[awaited],
                 rows[awaited],
             ]
@@ -233,7 +248,7 @@ class RowTable:
             for order, row in enumerate(known)
             if row.tree is not None
         ]
-        return Step(batch, inputs, rows[sampled].tolist(), sampled_at, sampled_rows, spans, parts)
+        return Step(batch, inputs, sampled.tolist(), sampled_at, sampled_rows, spans, parts, guesses)
 
     def _prompt_span(self, number: int, flat: int, count: int) -> PromptSpan | None:
         row = self._rows[number]
@@ -249,6 +264,14 @@ class RowTable:
         number = batch.rows[order]
         row = self._rows[number]
         return TreePart(order, number, tree, row.prompt_len, row.computed - row.prompt_len, flat, batch.counts[order])
+
+
+def _last(ends: Ints32, counts: Ints32) -> Ints32:
+    """The last ``counts[i]`` numbers before ``ends[i]``, for each i in turn."""
+    numbers = np.repeat(ends - counts, counts)
+    if counts.max(initial=0) > 1:
+        numbers += np.concatenate([np.arange(count, dtype=np.int32) for count in counts])
+    return numbers
 
 
 def _numpy(values: Ints) -> np.ndarray:

@@ -16,12 +16,14 @@ from torch import Tensor
 
 from sgframe.messages import Ints, Logprobs
 from sgframe.sampling import TokenSampling
-from sgframe_torch.drawing import Draws
+from sgframe_torch import drawing
+from sgframe_torch.drawing import DrawTable
 from sgframe_torch.logprobs import token_logprobs
 from sgframe_torch.ops import DeviceOps
 
-INVALID = -1
-"""The token of a row whose logits are not finite, or whose mask leaves nothing to choose."""
+INVALID = drawing.INVALID
+
+_LEAST_TEMPERATURE = float(np.finfo(np.float32).tiny)
 
 
 class RowState(Protocol):
@@ -51,18 +53,11 @@ class Sampler:
         with NaN, +inf or no finite logit gets INVALID. Temperature 0 takes the largest logit, the lower id among equals.
         """
         logits = logits[:, : self._vocab_size]
-        largest, chosen = logits.max(dim=-1)  # NaN wins a maximum, so one look at it judges the whole row
-        finite = largest.isfinite()
-        shaped = [i for i, state in enumerate(states) if masks is not None or not _takes_argmax(state.sampling)]
-        if shaped:
-            if len(shaped) == len(states):
-                chosen = self._shape(logits.to(torch.float32, copy=True), states, masks)
-            else:
-                rows = self._ops.upload(np.array(shaped))
-                chosen[rows] = self._shape(
-                    logits[rows].float(), [states[i] for i in shaped], None if masks is None else masks[rows]
-                )
-        return torch.where(finite, chosen, INVALID)
+        if any(_edits(state.sampling) for state in states):
+            logits = logits.to(torch.float32, copy=True)
+            _edit_all(logits, states, self._ops)
+        draws = self._draws(states) if any(state.sampling.temperature for state in states) else None
+        return self._ops.choose(logits, masks, draws)
 
     def logprobs(self, logits: Tensor, tokens: Sequence[int], states: Sequence[RowState]) -> list[Logprobs | None]:
         """What each row asked for of its token's logprobs under raw ``logits``; INVALID tokens have none. No list at all
@@ -72,34 +67,22 @@ class Sampler:
         logits = logits[:, : self._vocab_size]
         asked = [i for i, state in enumerate(states) if state.sampling.logprobs >= 0 and tokens[i] != INVALID]
         chosen = torch.tensor([tokens[i] for i in asked], dtype=torch.int64, device=logits.device)
-        entries = iter(token_logprobs(logits[asked], chosen, [states[i].sampling.logprobs for i in asked]))
+        counts = [states[i].sampling.logprobs for i in asked]
+        entries = iter(
+            token_logprobs(logits if len(asked) == len(states) else logits[asked], chosen, counts, self._ops.rank)
+        )
         wanted = set(asked)
         return [next(entries) if i in wanted else None for i in range(len(states))]
 
-    def _shape(self, work: Tensor, states: Sequence[RowState], masks: Tensor | None) -> Tensor:
-        """Next tokens [n] of the rows of ``work`` [n, vocab] float32, which is overwritten."""
-        _penalise(work, states, self._ops)
-        if masks is not None:
-            self._ops.apply_mask(work, masks)
-        largest, chosen = work.max(dim=-1)
-        drawn = [i for i, state in enumerate(states) if state.sampling.temperature > 0]
-        if drawn:
-            rows, *draws = self._ops.upload_all([np.array(drawn), *self._draws([states[i] for i in drawn])])
-            if len(drawn) == len(states):
-                chosen = self._ops.draw(work, Draws(*draws))
-            else:
-                chosen[rows] = self._ops.draw(work[rows], Draws(*draws))
-        return torch.where(largest.isfinite(), chosen, INVALID)
+    def _draws(self, states: Sequence[RowState]) -> DrawTable:
+        return np.array([self._draw(state.sampling, len(state.tokens)) for state in states])
 
-    def _draws(self, states: Sequence[RowState]) -> list[np.ndarray]:
-        samplings = [state.sampling for state in states]
-        return [
-            np.maximum(np.array([s.temperature for s in samplings], np.float32), np.finfo(np.float32).tiny),
-            np.array([min(s.top_k, self._vocab_size) for s in samplings], np.int32),
-            np.array([s.top_p for s in samplings], np.float32),
-            np.array([s.min_p for s in samplings], np.float32),
-            np.array([uniform(state.sampling.seed, len(state.tokens)) for state in states]),
-        ]
+    def _draw(self, sampling: TokenSampling, position: int) -> tuple[float, ...]:
+        if sampling.temperature == 0:
+            return 0.0, 0.0, 1.0, 0.0, 0.0
+        temperature = max(sampling.temperature, _LEAST_TEMPERATURE)
+        top_k = min(sampling.top_k, self._vocab_size)
+        return temperature, top_k, sampling.top_p, sampling.min_p, uniform(sampling.seed, position)
 
 
 def asks_logprobs(states: Sequence[RowState]) -> bool:
@@ -107,20 +90,22 @@ def asks_logprobs(states: Sequence[RowState]) -> bool:
     return any(state.sampling.logprobs >= 0 for state in states)
 
 
-def _takes_argmax(sampling: TokenSampling) -> bool:
-    return sampling.temperature == 0 and not sampling.logit_bias and not _penalised(sampling)
+def _edits(sampling: TokenSampling) -> bool:
+    """Whether single logits are changed."""
+    return bool(
+        sampling.repetition_penalty != 1
+        or sampling.frequency_penalty
+        or sampling.presence_penalty
+        or sampling.logit_bias
+    )
 
 
-def _penalised(sampling: TokenSampling) -> bool:
-    return bool(sampling.repetition_penalty != 1 or sampling.frequency_penalty or sampling.presence_penalty)
-
-
-# -------------------------------------------------------------------------------------- penalties, bias, mask
+# -------------------------------------------------------------------------------------- penalties and bias
 
 _Edits = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 
 
-def _penalise(work: Tensor, states: Sequence[RowState], ops: DeviceOps) -> None:
+def _edit_all(work: Tensor, states: Sequence[RowState], ops: DeviceOps) -> None:
     _edit(work, map(_repetition, states), lambda old, penalty: torch.where(old > 0, old / penalty, old * penalty), ops)
     _edit(work, map(_frequency_and_presence, states), torch.sub, ops)
     _edit(work, map(_bias, states), torch.add, ops)
@@ -143,7 +128,7 @@ def _edit(
 def _repetition(state: RowState) -> _Edits | None:
     if state.sampling.repetition_penalty == 1:
         return None
-    ids = np.unique(np.array(state.tokens, np.int64))
+    ids, _ = _counted(state.tokens)
     return ids, np.full(len(ids), state.sampling.repetition_penalty, np.float32)
 
 
@@ -151,8 +136,17 @@ def _frequency_and_presence(state: RowState) -> _Edits | None:
     sampling = state.sampling
     if not sampling.frequency_penalty and not sampling.presence_penalty:
         return None
-    ids, counts = np.unique(np.array(state.tokens[state.prompt_len :], np.int64), return_counts=True)
+    ids, counts = _counted(state.tokens[state.prompt_len :])
     return ids, (sampling.frequency_penalty * counts + sampling.presence_penalty).astype(np.float32)
+
+
+def _counted(tokens: Ints) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Each of ``tokens`` once, and how often it is there. (Of 2,000 in 25 µs; np.unique takes 44, or 130.)"""
+    ordered = np.sort(np.array(tokens, np.int32))
+    first = np.ones(len(ordered), bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(first)
+    return ordered[starts].astype(np.int64), np.append(starts[1:], len(ordered)) - starts
 
 
 def _bias(state: RowState) -> _Edits | None:

@@ -51,7 +51,8 @@ class Weights:
         self._total = sum((folder / name).stat().st_size for name in files)
         self._total -= sum(part.left_out_bytes for part in self._parts.values())
         self._read_bytes = 0
-        self.loaded_bytes = 0
+        self.held_bytes = 0
+        """Of the tensors that were asked for, or of what they were replaced by."""
 
     def __enter__(self) -> Weights:
         return self
@@ -82,8 +83,13 @@ class Weights:
         for piece, part in zip(pieces, parts, strict=True):
             self._read_bytes += part.read(piece)
             self._progress("weights", self._read_bytes, self._total)
-        self.loaded_bytes += joined.nbytes
+        self.held_bytes += joined.nbytes
         return joined
+
+    def replace(self, tensor: Tensor, packed_bytes: int) -> None:
+        """Count ``tensor`` by what a device makes of it: so many bytes, or 0 if it keeps it as it is."""
+        if packed_bytes:
+            self.held_bytes += packed_bytes - tensor.nbytes
 
     def _part(self, name: str) -> _Part:
         if name not in self._parts:
@@ -144,10 +150,7 @@ def tensor_names(folder: Path) -> set[str]:
     return {key for name in weight_files(folder) for key in _open(folder / name).keys()}  # noqa: SIM118 (not a dict)
 
 
-def stored_bytes(folder: Path, dtype: torch.dtype) -> int:
-    """Bytes of all tensors of the checkpoint once they are cast to ``dtype``; reads only the files' headers."""
-    total = 0
-    for name in weight_files(folder):
-        file = _open(folder / name)
-        total += sum(prod(file.get_slice(key).get_shape()) for key in file.keys())  # noqa: SIM118 (not a dict)
-    return total * dtype.itemsize
+def tensor_shapes(folder: Path) -> list[list[int]]:
+    """The shapes of all tensors of the checkpoint; reads only the files' headers. Raises ModelError."""
+    files = [_open(folder / name) for name in weight_files(folder)]
+    return [file.get_slice(key).get_shape() for file in files for key in file.keys()]  # noqa: SIM118 (not a dict)

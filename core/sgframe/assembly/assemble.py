@@ -15,6 +15,7 @@ from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings, read_settings
 from sgframe.assembly.sources import COMMAND_LINE
 from sgframe.errors import ConfigError
+from sgframe.interfaces.speculator import Speculator
 from sgframe.interfaces.transport import Transport
 
 BLOCK = "no:"
@@ -43,8 +44,16 @@ class Configuration:
 
     def choose_usable(self) -> Choices:
         """The same, for a start on this machine: raises BackendUnavailable when the chosen devices are not there."""
-        choices = self.choose()
-        require_usable(self.plugins, choices[Seam.BACKEND], self.settings.tp_size, self.settings.local_ranks)
+        choices, settings = self.choose(), self.settings
+        speculator = choices[Seam.SPECULATOR]
+        guesses = cast(type[Speculator], speculator.load()).guesses
+        require_usable(
+            self.plugins,
+            choices[Seam.BACKEND],
+            settings.tp_size,
+            settings.local_ranks,
+            speculator=speculator.name if guesses else "",
+        )
         return choices
 
 

@@ -16,12 +16,14 @@ from sgframe.interfaces.cache import Cache
 from sgframe.interfaces.grammar import Grammar
 from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.source import ModelSource
+from sgframe.interfaces.speculator import Speculator
 from sgframe.interfaces.transport import Transport
 
 CONTRACTS: Mapping[Seam, type] = {
     Seam.CACHE: Cache,
     Seam.POLICY: Policy,
     Seam.GRAMMAR: Grammar,
+    Seam.SPECULATOR: Speculator,
     Seam.TRANSPORT: Transport,
     Seam.SOURCE: ModelSource,
     Seam.BACKEND: Backend,

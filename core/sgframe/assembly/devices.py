@@ -26,10 +26,18 @@ def probe_offer(offer: Offer) -> Capabilities:
     return Capabilities(usable=False, reason=offer.obstacle) if offer.obstacle else probe(choice_of(offer, {}))
 
 
-def require_usable(plugins: Plugins, choice: Choice, ranks: int = 1, ranks_here: int = 1) -> Capabilities:
+def require_usable(
+    plugins: Plugins, choice: Choice, ranks: int = 1, ranks_here: int = 1, speculator: str = ""
+) -> Capabilities:
     """What the chosen backend can do here. Raises BackendUnavailable with its reason and the backends that can run, or with
-    the numbers when it has no room for so many ``ranks``, of which ``ranks_here`` are to be on this machine."""
+    the numbers when it has no room for so many ``ranks``, of which ``ranks_here`` are to be on this machine; or when it
+    is to verify what the ``speculator`` of that name guesses, and cannot."""
     found = probe(choice)
+    if found.usable and speculator and not found.verifies:
+        raise BackendUnavailable(
+            f"backend '{choice.name}' cannot verify guessed tokens, as speculator '{speculator}' needs it: leave the "
+            "speculator out, or choose another backend"
+        )
     if found.usable and ranks > 1 and not found.joins:
         raise BackendUnavailable(f"backend '{choice.name}' runs on one rank only, but tp_size is {ranks}: leave it out")
     if found.usable and ranks_here > found.max_ranks:

@@ -38,6 +38,12 @@ def sgframe_grammars() -> Iterable[Provider]:
 
 
 @hookspec
+def sgframe_speculators() -> Iterable[Provider]:
+    """Offer speculators; targets subclass ``sgframe.interfaces.speculator.Speculator``. Called when plugins are listed."""
+    return ()
+
+
+@hookspec
 def sgframe_transports() -> Iterable[Provider]:
     """Offer transports; targets subclass ``sgframe.interfaces.transport.Transport``. Called when plugins are listed."""
     return ()

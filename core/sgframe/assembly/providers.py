@@ -17,6 +17,7 @@ class Seam(enum.Enum):
     CACHE = "cache"
     POLICY = "policy"
     GRAMMAR = "grammar"
+    SPECULATOR = "speculator"
     TRANSPORT = "transport"
     SOURCE = "source"
     BACKEND = "backend"

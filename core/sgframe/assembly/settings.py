@@ -66,6 +66,10 @@ class Settings(BaseModel):
     compile_seconds: float = Field(5.0, gt=0, description="Most seconds that a constraint may take to compile")
     compile_memory: str = Field("2GiB", description="Most memory of a process that compiles constraints")
     compile_processes: int = Field(2, ge=1, description="Most processes that compile constraints")
+    speculator: str = Field("none", description="What guesses tokens to come, which a step then verifies")
+    wide_step: int = Field(
+        16, ge=1, description="Tokens that make a step take twice as long as one does; guesses pay in narrower ones"
+    )
     transport: str = Field("zmq", description="Channels between the processes")
     source: str = Field("hf", description="Where models are found")
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field(

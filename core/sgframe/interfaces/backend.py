@@ -17,7 +17,8 @@ class Capabilities:
 
     ``reason`` is empty when it is usable, else one sentence: what is missing and what to do. ``dtypes`` are in order of
     preference; ``memory_bytes`` is what one rank may plan with; ``max_ranks`` bounds how many ranks may share a model on
-    this machine; ``joins`` says whether its executors can be some of several ranks at all.
+    this machine; ``joins`` says whether its executors can be some of several ranks at all. ``verifies`` says whether they
+    heed the ``guesses`` of a batch; if not, none are sent.
     """
 
     usable: bool
@@ -28,6 +29,7 @@ class Capabilities:
     dtypes: tuple[str, ...] = ()
     max_ranks: int = 1
     joins: bool = False
+    verifies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,9 @@ class Executor(ABC):
     @abstractmethod
     def sample(self, masks: Masks | None) -> Pending:
         """Sample the rows that asked for it from the last forward's logits; may return before the device is done.
+
+        Of a row with guesses (see ``Guess``) each position is sampled with its own seed and the tokens before it, so that
+        those it goes on with are the ones that it would have come to without.
 
         A row whose logits are not finite gets -1. The next batch may be planned already: it goes on with that row, with
         whatever token, and nobody reads what comes of it. Rows with a tree are not sampled: what the tree asks for right

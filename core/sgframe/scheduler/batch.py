@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sgframe.messages import Appended, Ints, NewRow, Rewrite, ScheduleBatch, ints
+from sgframe.messages import Appended, Guess, Ints, NewRow, Rewrite, ScheduleBatch, ints
 from sgframe.scheduler.request import Request
 
 
 @dataclass(slots=True)
 class InFlight:
-    """A batch that was sent and not answered yet: row by row the request, its stint, how many tokens, whether it
-    samples.
+    """A batch that was sent and not answered yet: row by row the request, its stint, how many tokens, and after how many
+    of them it samples.
 
-    ``masked``: the worker still waits for its masks.
+    ``masked``: the worker still waits for its masks. ``verifies``: some of the tokens are guesses.
     """
 
     step: int
@@ -23,6 +23,7 @@ class InFlight:
     counts: Ints
     samples: Ints
     masked: bool = False
+    verifies: bool = False
 
     def __iter__(self) -> Iterator[tuple[Request, int, int, int]]:
         return zip(self.requests, self.stints, self.counts, self.samples, strict=True)
@@ -45,6 +46,7 @@ class BatchBuilder:
     samples: Ints = field(default_factory=ints)
     requests: list[Request] = field(default_factory=list)
     appended: list[Appended] = field(default_factory=list)
+    guesses: list[Guess] = field(default_factory=list)
     masked: bool = False
 
     def release(self, row: int) -> None:
@@ -105,6 +107,21 @@ class BatchBuilder:
             self.masked |= samples and request.guide is not None
             sample(samples)
 
+    def verify(self, request: Request, guesses: Ints) -> None:
+        """Schedule the last token of ``request`` and ``guesses`` after it; it has slots for them."""
+        count = 1 + len(guesses)
+        start = request.scheduled
+        request.scheduled += count
+        request.promised += 1
+        request.told += 1
+        request.given += count
+        self.rows.append(request.row)
+        self.counts.append(count)
+        self.slots.extend(request.slots[start : start + count])
+        self.samples.append(count)
+        self.requests.append(request)
+        self.guesses.append(Guess(request.row, guesses))
+
     def _tell(self, request: Request) -> None:
         """The worker learns the tokens of ``request`` that it has not sampled itself."""
         self.appended.append(Appended(request.row, request.tokens[request.told :]))
@@ -123,6 +140,8 @@ class BatchBuilder:
             samples=self.samples,
             masked=self.masked,
             appended=self.appended,
+            guesses=self.guesses,
         )
         stints = [request.stint for request in self.requests]
-        return batch, InFlight(step, self.requests, stints, self.counts, self.samples, self.masked)
+        verifies = bool(self.guesses)
+        return batch, InFlight(step, self.requests, stints, self.counts, self.samples, self.masked, verifies)

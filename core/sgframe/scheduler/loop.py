@@ -149,11 +149,11 @@ class SchedulerLoop:
         """The worker's answer; arrivals are queued meanwhile."""
         while True:
             self._transport.wait((self._front, self._worker), timeout=1.0)
-            self._receive()
             if (frame := self._worker.recv(timeout=0)) is not None:
                 output = self._decode_worker(frame)
                 assert not isinstance(output, Loaded)
                 return output
+            self._receive()
 
     def _rest(self) -> None:
         """Nothing to compute: prove the accounts, tell the front, and sleep until a message comes."""

@@ -26,7 +26,7 @@ class KvMemory:
         self.pool = SlotPool(slots, page_size)
         self.cache = cache
         self._page = page_size
-        self._least_eviction = self.pool.size // 1024
+        self._least_eviction = self.pool.size // 512
         """Slots: a full pool is not to evict a few in every step."""
 
     @property
@@ -55,10 +55,10 @@ class KvMemory:
 
     def grow(self, request: Request, count: int) -> None:
         """Give ``request`` what it lacks for its next ``count`` tokens; the caller has seen that it is available."""
-        request.slots.extend(self._take(self.shortage(request, count)))
+        self.grow_all((request,), count)
 
     def grow_all(self, requests: Sequence[Request], count: int) -> None:
-        """The same for ``count`` tokens of each of ``requests``, in one go."""
+        """The same for ``count`` tokens of each of ``requests``."""
         page = self._page
         lacking = [
             (request.slots, -(-lack // page) * page)
@@ -67,15 +67,13 @@ class KvMemory:
         ]
         if not lacking:
             return
-        slots = self._take(sum([lack for _, lack in lacking]))
-        if len(slots) == len(lacking):
-            for (own, _), slot in zip(lacking, slots, strict=True):
-                own.append(slot)
+        total = sum([lack for _, lack in lacking])
+        self._evict_for(total + len(lacking) * self.pool.ahead)
+        if total == len(lacking):
+            self.pool.extend_by_one([own for own, _ in lacking])
             return
-        start = 0
         for own, lack in lacking:
-            own.extend(slots[start : start + lack])
-            start += lack
+            self.pool.extend(own, lack)
 
     def lease(self, request: Request) -> None:
         """Start ``request`` from what is cached of its tokens."""
@@ -111,6 +109,8 @@ class KvMemory:
         insertion = self.cache.insert(request.lease, request.tokens[:computed], request.slots[:computed])
         if not insertion.duplicates:
             return None
+        if insertion.kept == len(request.slots):
+            self.pool.leave(request.slots)  # it goes on from other slots
         self.pool.give_back(insertion.duplicates)
         request.slots[: insertion.kept] = insertion.slots
         return insertion.slots
@@ -136,6 +136,7 @@ class KvMemory:
         self._strip(request, request.lease, release=True)
 
     def _strip(self, request: Request, lease: Lease, *, release: bool) -> None:
+        self.pool.leave(request.slots)
         self.pool.give_back(request.slots[len(lease) :])
         if release:
             self.cache.release(lease)
@@ -170,8 +171,7 @@ class KvMemory:
             f"not {self.pool.size} slots"
         )
 
-    def _take(self, count: int) -> Ints:
-        """``count`` free slots, at the expense of what is cached if need be."""
-        if (shortage := count - self.pool.free) > 0:
+    def _evict_for(self, count: int) -> None:
+        """See to it that ``count`` slots are loose, as far as that is to be had at the expense of what is cached."""
+        if (shortage := count - self.pool.loose) > 0 and self.cache.stats().evictable:
             self.pool.give_back(self.cache.evict(max(shortage, self._least_eviction)))
-        return self.pool.take(count)

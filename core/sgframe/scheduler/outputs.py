@@ -1,14 +1,15 @@
-"""How an output grows: by each sampled token, and by what its grammar forces to follow. What comes of it is told the
-front.
+"""How an output grows: by each sampled token, and by what its grammar forces to follow, or by guesses that proved right.
+What comes of it is told the front.
 
 Knows a request's tokens and its guide; nothing of rows, memory or steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isnan
 
-from sgframe.messages import Finish, Logprobs, TokenOutput, ints
+from sgframe.messages import Finish, Ints, Logprobs, TokenOutput, ints
 from sgframe.scheduler.guides import Guide, GuideFault
 from sgframe.scheduler.request import Request
 
@@ -23,7 +24,7 @@ def begin(request: Request) -> TokenOutput | None:
         finish = _jump(request)
     except GuideFault as fault:
         return ending(request, Finish("error", detail=str(fault)))
-    return None if finish is None else _publish(request, -1, None, finish)
+    return None if finish is None else _publish(request, finish)
 
 
 def append(request: Request, token: int, logprobs: Logprobs | None) -> TokenOutput:
@@ -33,12 +34,10 @@ def append(request: Request, token: int, logprobs: Logprobs | None) -> TokenOutp
     tokens, sampled = request.tokens, len(request.tokens)
     tokens.append(token)
     if request.guide is None:
-        finish = None
-        if token in request.stop_ids:
-            finish = Finish("stop", matched=token)
-        elif sampled + 1 - request.prompt_len >= request.max_tokens:
-            finish = Finish("length")
-        elif logprobs is None and request.published > request.prompt_len:  # what nearly all tokens come to
+        finish = _end_at(request, token)
+        if (
+            finish is None and logprobs is None and request.published > request.prompt_len
+        ):  # what nearly all tokens come to
             request.published += 1
             return TokenOutput(request.id, tokens[-1:], request.cached_tokens)
     else:
@@ -46,7 +45,19 @@ def append(request: Request, token: int, logprobs: Logprobs | None) -> TokenOutp
             finish = _follow(request, request.guide, token)
         except GuideFault as fault:
             return ending(request, Finish("error", detail=str(fault)))
-    return _publish(request, sampled, logprobs, finish)
+    return _publish(request, finish, sampled, [logprobs])
+
+
+def append_verified(request: Request, tokens: Ints, logprobs: Sequence[Logprobs | None]) -> TokenOutput:
+    """Append what a step with guesses gave, up to the first token that ends the output. ``logprobs`` may be empty."""
+    sampled = len(request.tokens)
+    for token in tokens:
+        if token < 0:
+            return ending(request, Finish("error", detail=NOT_FINITE))
+        request.tokens.append(token)
+        if (finish := _end_at(request, token)) is not None:
+            break
+    return _publish(request, finish, sampled, logprobs or [None] * len(tokens))
 
 
 def confirm(request: Request, token: int) -> TokenOutput | None:
@@ -65,7 +76,14 @@ def ending(request: Request, finish: Finish) -> TokenOutput:
         finish = Finish("error", detail=NOT_FINITE)
     if finish.reason == "error":
         return TokenOutput(request.id, ints(), max(request.cached_tokens, 0), finish=finish)
-    return _publish(request, -1, None, finish)
+    return _publish(request, finish)
+
+
+def _end_at(request: Request, token: int) -> Finish | None:
+    """Whether ``token``, the last one, ends an output that no grammar leads."""
+    if token in request.stop_ids:
+        return Finish("stop", matched=token)
+    return Finish("length") if request.output_len >= request.max_tokens else None
 
 
 def _follow(request: Request, guide: Guide, token: int) -> Finish | None:
@@ -96,16 +114,19 @@ def _jump(request: Request) -> Finish | None:
     return Finish("length") if len(tokens) >= room else None
 
 
-def _publish(request: Request, sampled: int, logprobs: Logprobs | None, finish: Finish | None) -> TokenOutput:
-    """Everything that was not published yet. The token at ``sampled`` came from the model, with ``logprobs``; the
+def _publish(
+    request: Request, finish: Finish | None, sampled: int = 0, logprobs: Sequence[Logprobs | None] = ()
+) -> TokenOutput:
+    """Everything that was not published yet. From ``sampled`` on as many tokens as ``logprobs`` came from the model; the
     others were forced."""
     first = request.published == request.prompt_len
     start, request.published = request.published, len(request.tokens)
     tokens = request.tokens[start:]
+    asked = dict(zip(range(sampled, request.published), logprobs, strict=False))
     entries = None
     if request.sampling.logprobs >= 0 and tokens:
         entries = [
-            logprobs if position == sampled and logprobs is not None else Logprobs(token, 0.0, ints(), [], forced=True)
+            asked.get(position) or Logprobs(token, 0.0, ints(), [], forced=True)
             for position, token in enumerate(tokens, start)
         ]
     return TokenOutput(
@@ -116,6 +137,6 @@ def _publish(request: Request, sampled: int, logprobs: Logprobs | None, finish: 
         prompt_logprobs=request.prompt_logprobs if first and request.sampling.prompt_logprobs >= 0 else None,
         finish=finish,
         cache=request.cache_report if first else None,
-        forced=len(tokens) - (start <= sampled < request.published),
+        forced=len(tokens) - len(asked),
         scores=request.scores or None,
     )

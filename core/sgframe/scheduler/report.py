@@ -62,6 +62,12 @@ class Report:
                 stats.slots_cached,
                 stats.slots_leased,
             )
+            if stats.guessed_tokens:
+                log.info(
+                    "speculation: %d tokens guessed, %.1f %% of them right",
+                    stats.guessed_tokens,
+                    100 * stats.accepted_tokens / stats.guessed_tokens,
+                )
             if stats.shadow is not None and stats.shadow.prompt_tokens:
                 self._shadow(stats.shadow)
 

@@ -9,6 +9,7 @@ from sgframe.interfaces.cache import Lease
 from sgframe.messages import CacheReport, GenerateRequest, Ints, Logprobs, Namespace, Tree, ints
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.guides import Guide
+from sgframe.scheduler.trust import Trust
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +25,8 @@ class Request:
     ``overtaken``.
 
     The front was told of the first ``published`` tokens; the worker knows the first ``told``, once it has sampled what
-    it was told to. With a ``guide`` some tokens are known before they are sampled; ``foreseen``: the next sample to
+    it was told to. While guesses are being verified, what is ``scheduled`` counts those, too; ``trust`` says how the last
+    ones fared. With a ``guide`` some tokens are known before they are sampled; ``foreseen``: the next sample to
     come back is one of those.
 
     With a ``tree`` the last tokens are its nodes, none is sampled, and ``scores`` fill with what it asks for.
@@ -58,6 +60,7 @@ class Request:
     told: int = 0
     guide: Guide | None = None
     foreseen: bool = False
+    trust: Trust | None = None
     prompt_logprobs: list[Logprobs] = field(default_factory=list)
     tree: Tree | None = None
     scores: list[float] = field(default_factory=list)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from sgframe.clock import StepClock
 from sgframe.interfaces.cache import Cache
@@ -25,20 +25,9 @@ from sgframe.scheduler.memory import KvMemory
 from sgframe.scheduler.outputs import NOT_FINITE, append, begin, confirm, ending
 from sgframe.scheduler.request import Request
 from sgframe.scheduler.shadow import NO_SHADOW, Shadow
+from sgframe.scheduler.speculation import Speculation, length_at, take
 from sgframe.scheduler.twins import Twins
-from sgframe.statistics import SchedulerStats
-
-
-@dataclass(slots=True)
-class Counters:
-    """Sums since the start, named as in SchedulerStats."""
-
-    steps: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    forced_tokens: int = 0
-    retractions: int = 0
+from sgframe.statistics import Counters, SchedulerStats
 
 
 class Scheduler:
@@ -48,6 +37,9 @@ class Scheduler:
     ``plan`` may be called again before the batch in flight is applied (overlap): a row whose token is not back yet goes
     on all the same, for the worker has it. What comes back for a request that has ended meanwhile is dropped. Batches
     are applied in the order in which they were planned. Outputs collect in ``outbox``; the driver takes them away.
+
+    While guesses are being verified nothing is planned: how far their rows come is not known, and a step that leaves them
+    out would read all weights for the others alone.
     """
 
     def __init__(
@@ -59,6 +51,7 @@ class Scheduler:
         clock: StepClock,
         shadow: Shadow = NO_SHADOW,
         guides: Guides = NO_GUIDES,
+        speculation: Speculation | None = None,
     ) -> None:
         self.limits = limits
         self.clock = clock
@@ -69,6 +62,7 @@ class Scheduler:
         self.counters = Counters()
         self._shadow = shadow
         self._guides = guides
+        self._speculation = speculation
         self._requests: dict[int, Request] = {}
         self._aborted: list[Request] = []
         self._free_rows = list(range(limits.max_running - 1, -1, -1))
@@ -153,6 +147,8 @@ class Scheduler:
                 self._end(request, Finish("abort", detail=request.abort_cause))
         self._aborted.clear()
         self.memory.program_leases.expire(now)
+        if self._in_flight and self._in_flight[-1].verifies:
+            return None
 
         if self.waiting:
             self._twins.watch(self.running)
@@ -211,7 +207,11 @@ class Scheduler:
             elif pending:
                 prefilling.append(request)
         self.memory.grow_all(decoding, 1)
-        self._next.compute_one_each(decoding)
+        plain = decoding
+        if self._speculation is not None and not prefilling and not self.waiting:
+            room = min(self.limits.max_step_tokens, self.limits.max_running) - len(decoding)
+            plain = self._speculation.schedule(decoding, room, self._next, self.memory)
+        self._next.compute_one_each(plain)
         budget -= len(decoding)
         for request in prefilling:
             budget -= self._compute(request, budget)
@@ -276,9 +276,14 @@ class Scheduler:
         tokens, logprobs = output.tokens, output.logprobs
         for request, stint, count, samples in batch:
             sample = sampled
-            sampled += samples
+            sampled += samples if samples < 2 else length_at(output.rows, sample)
             if request.row < 0 or request.stint != stint:
                 continue  # it has ended or was retracted since
+            if samples > 1:
+                self.counters.guessed_tokens += samples - 1
+                self.counters.accepted_tokens += sampled - sample - 1
+                self._publish(request, take(request, samples - 1, tokens[sample:sampled], logprobs[sample:sampled]))
+                continue
             request.computed += count
             if (count > 1 or request.computed == request.prompt_len) and not (samples and tokens[sample] < 0):
                 self._share(request)

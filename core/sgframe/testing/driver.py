@@ -9,6 +9,7 @@ from itertools import compress
 from sgframe.interfaces.backend import Executor, ExecutorSpec, Pending
 from sgframe.messages import (
     Appended,
+    Guess,
     Ints,
     Loaded,
     Logprobs,
@@ -74,7 +75,7 @@ class Driver:
         self._rewrites: list[Rewrite] = []
         self._appended: list[Appended] = []
         self._step = 0
-        self._late: tuple[Pending, list[DriverRow]] | None = None
+        self._late: tuple[Pending, list[DriverRow], list[DriverRow]] | None = None
 
     def prompt(self, length: int, salt: int = 0) -> list[int]:
         """``length`` token ids that look like noise; another ``salt`` gives others from the first on."""
@@ -138,37 +139,54 @@ class Driver:
         row.tokens.extend(tokens)
         self._appended.append(Appended(row.row, ints(tokens)))
 
-    def step(self, work: Mapping[DriverRow, int], masks: Mapping[DriverRow, bytes] | None = None) -> StepOutput:
-        """Compute the next ``work[row]`` tokens of each row, and sample those whose last known token is among them."""
-        self.step_ahead(work, masks)
+    def step(
+        self,
+        work: Mapping[DriverRow, int],
+        masks: Mapping[DriverRow, bytes] | None = None,
+        guesses: Mapping[DriverRow, Sequence[int]] | None = None,
+    ) -> StepOutput:
+        """Compute the next ``work[row]`` tokens of each row, and sample those whose last known token is among them; and of
+        a row with ``guesses`` those as well."""
+        self.step_ahead(work, masks, guesses)
         return self.catch_up()
 
-    def step_ahead(self, work: Mapping[DriverRow, int], masks: Mapping[DriverRow, bytes] | None = None) -> None:
+    def step_ahead(
+        self,
+        work: Mapping[DriverRow, int],
+        masks: Mapping[DriverRow, bytes] | None = None,
+        guesses: Mapping[DriverRow, Sequence[int]] | None = None,
+    ) -> None:
         """As ``step``, but the executor is not asked for the result before the next step has begun, or ``catch_up`` is
-        called. Until then rows know their tokens as UNKNOWN."""
-        batch = self._plan(work, masked=masks is not None)
+        called. Until then rows know their tokens as UNKNOWN; those with guesses may be in no step."""
+        batch = self._plan(work, guesses or {}, masked=masks is not None)
         self.executor.forward(batch)
         if self._late is not None:
             self.catch_up()
         pending = self.executor.sample(
             None if masks is None else Masks(batch.step, ints(row.row for row in masks), b"".join(masks.values()))
         )
-        self._late = pending, list(work)
+        self._late = pending, list(work), list(guesses or ())
         for row in compress(work, batch.samples):
             row.tokens.append(UNKNOWN)
 
     def catch_up(self) -> StepOutput:
         """Ask for the result of the step before."""
         assert self._late is not None, "no step is on its way"
-        (pending, rows), self._late = self._late, None
+        (pending, rows, guessed), self._late = self._late, None
         output = pending.result()
         self._take_in(output, {row.row: row for row in rows})
+        for row in guessed:
+            computed = len(row.tokens) - 1
+            row.slots, row.spare = row.slots[:computed], row.slots[computed:] + row.spare
         return output
 
     def _take_in(self, output: StepOutput, rows: Mapping[int, DriverRow]) -> None:
         for number, token in zip(output.rows, output.tokens, strict=True):
             known = rows[number].tokens
-            known[known.index(UNKNOWN)] = token
+            if UNKNOWN in known:
+                known[known.index(UNKNOWN)] = token
+            else:  # a guess before it was right
+                known.append(token)
         for number, entry in zip(output.rows, output.logprobs, strict=False):
             rows[number].logprobs.append(entry)
         for found in output.prompt_logprobs:
@@ -176,10 +194,15 @@ class Driver:
         for given in output.scores:
             rows[given.row].scores.update(zip(given.asked, given.logprobs, strict=True))
 
-    def _plan(self, work: Mapping[DriverRow, int], *, masked: bool) -> ScheduleBatch:
-        total, most = sum(work.values()), self.spec.max_step_tokens
+    def _plan(
+        self, work: Mapping[DriverRow, int], guesses: Mapping[DriverRow, Sequence[int]], *, masked: bool
+    ) -> ScheduleBatch:
+        counts = {row: count + len(guesses.get(row, ())) for row, count in work.items()}
+        total, most = sum(counts.values()), self.spec.max_step_tokens
         assert total <= most, f"{total} tokens are to be computed in a step, the spec allows {most}"
-        taken = {row: self._take_slots(row, count) for row, count in work.items()}
+        due = [int(count == row.pending and row.samples) + len(guesses.get(row, ())) for row, count in work.items()]
+        assert sum(due) <= self.spec.max_rows, f"{sum(due)} tokens are to be sampled, for {self.spec.max_rows} rows"
+        taken = {row: self._take_slots(row, count) for row, count in counts.items()}
         for row, slots in taken.items():
             row.slots.extend(slots)
         batch = ScheduleBatch(
@@ -188,11 +211,12 @@ class Driver:
             admitted=self._admitted,
             rewrites=self._rewrites,
             rows=ints(row.row for row in work),
-            counts=ints(work.values()),
+            counts=ints(counts.values()),
             slots=ints(slot for slots in taken.values() for slot in slots),
-            samples=ints(row.pending == 0 and row.samples for row in work),
+            samples=ints(due),
             masked=masked,
             appended=self._appended,
+            guesses=[Guess(row.row, ints(tokens)) for row, tokens in guesses.items()],
         )
         self._step += 1
         self._released, self._admitted, self._rewrites, self._appended = ints(), [], [], []

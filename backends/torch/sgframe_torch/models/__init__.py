@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sgframe_torch.kv import KVShape, LayerKV
-from sgframe_torch.models import llama, transformers_model
+from sgframe_torch.models import llama
 from sgframe_torch.ops import DeviceOps
 from sgframe_torch.parallel.group import Group
 from sgframe_torch.rows import StepInputs
@@ -23,6 +23,8 @@ class Model(Protocol):
     weight_bytes: int
     packed_bytes: int
     """Bytes of second copies of weights that a kernel wants in its own layout."""
+    recordable: bool
+    """Whether all that ``hidden`` computes is done by DeviceOps, in an order that depends on nothing."""
 
     def hidden(self, step: StepInputs, kv: list[LayerKV]) -> Tensor:
         """Compute the step and write its KV; the last hidden state [T, hidden] of every token."""
@@ -42,6 +44,8 @@ def load_model(
     """Load this rank's part of the checkpoint in ``folder``, whose parsed config.json is ``config``. Raises ModelError."""
     if llama.supports(config):
         return llama.load(folder, config, dtype, ops, group, progress)
+    from sgframe_torch.models import transformers_model  # noqa: PLC0415 (half of transformers: 1.3 s and 150 MB)
+
     return transformers_model.load(folder, config, dtype, ops, group, progress)
 
 
@@ -50,4 +54,6 @@ def check_ranks(config: Any, size: int) -> None:
     if llama.supports(config):
         llama.check_ranks(config, size)
     elif size > 1:
+        from sgframe_torch.models import transformers_model  # noqa: PLC0415 (as above)
+
         transformers_model.check_ranks(config, size)

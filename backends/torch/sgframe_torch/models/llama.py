@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sgframe_torch.kv import KVShape, LayerKV
@@ -67,17 +66,21 @@ class Llama:
 
     def __init__(self, config: Any, weights: Weights, ops: DeviceOps, group: Group) -> None:
         self._ops, self._eps = ops, config.rms_norm_eps
-        self._rope = Rope(config, ops.device)
+        self._rope = Rope(config, ops)
         self._embedding = embedding = weights["model.embed_tokens.weight"]
-        self._embed = vocabulary_parallel(partial(F.embedding, weight=embedding), len(embedding), group)
+        self._embed = vocabulary_parallel(partial(ops.embed, weight=embedding), len(embedding), group)
         self._layers = [_Layer(index, config, weights, ops, group) for index in range(config.num_hidden_layers)]
         self._norm = weights["model.norm.weight"]
-        tied = config.tie_word_embeddings
-        self._head = gathered(ops.linear(embedding if tied else weights["lm_head.weight"]), group, config.vocab_size)
+        head = embedding if config.tie_word_embeddings else weights["lm_head.weight"]
+        packed = ops.packed_bytes(head, head=True)
+        self.packed_bytes = packed if head is embedding else 0
+        if head is not embedding:
+            weights.replace(head, packed)
+        self._head = gathered(ops.head(head), group, config.vocab_size)
         kv_heads, dim = max(1, config.num_key_value_heads // group.size), head_dim(config)
         self.kv_shapes = [KVShape(kv_heads, dim, dim)] * config.num_hidden_layers
-        self.weight_bytes = weights.loaded_bytes
-        self.packed_bytes = embedding.nbytes if tied and ops.repacks(embedding.dtype) else 0
+        self.recordable = group.size == 1
+        self.weight_bytes = weights.held_bytes
 
     def hidden(self, step: StepInputs, kv: list[LayerKV]) -> Tensor:
         residual = self._embed(step.tokens)
@@ -85,7 +88,7 @@ class Llama:
         update: Tensor | None = None
         for layer, layer_kv in zip(self._layers, kv, strict=True):
             update = layer(update, residual, rotary, step, layer_kv)
-        return residual if update is None else residual + update
+        return residual if update is None else self._ops.add(update, residual)
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self._head(self._ops.rms_norm(hidden, self._norm, self._eps))
@@ -130,7 +133,9 @@ def _linear(weights: Weights, ops: DeviceOps, parent: str, *names: str) -> Linea
     """One linear layer of ``names`` fused side by side, with their biases if the checkpoint has them."""
     biases = [f"{parent}.{name}.bias" for name in names]
     bias = weights.joined(*biases) if biases[0] in weights else None
-    return ops.linear(weights.joined(*(f"{parent}.{name}.weight" for name in names)), bias)
+    weight = weights.joined(*(f"{parent}.{name}.weight" for name in names))
+    weights.replace(weight, ops.packed_bytes(weight))
+    return ops.linear(weight, bias)
 
 
 def _window(config: Any, layer: int) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from sgframe_torch.ops import DeviceOps
 
 _DEPENDS_ON_LENGTH = frozenset({"dynamic", "longrope"})
 
@@ -14,7 +15,8 @@ _DEPENDS_ON_LENGTH = frozenset({"dynamic", "longrope"})
 class Rope:
     """Angles of the rotary embedding (Su et al. 2021), with the scaling that ``config.rope_parameters`` names."""
 
-    def __init__(self, config: Any, device: torch.device) -> None:
+    def __init__(self, config: Any, ops: DeviceOps) -> None:
+        self._ops, device = ops, ops.device
         parameters = config.rope_parameters
         self._scaling = 1.0
         if parameters["rope_type"] == "default":
@@ -22,12 +24,13 @@ class Rope:
             exponents = torch.arange(0, dim, 2, dtype=torch.float, device=device) / dim
             self._frequencies = 1.0 / parameters["rope_theta"] ** exponents
         else:
+            from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS  # noqa: PLC0415 (0.5 s, seldom needed)
+
             self._frequencies, self._scaling = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](config, device)
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines, each [T, dim / 2] float32."""
-        angles = positions[:, None].float() * self._frequencies
-        return angles.cos() * self._scaling, angles.sin() * self._scaling
+        return self._ops.rotary(positions, self._frequencies, self._scaling)
 
 
 def head_dim(config: Any) -> int:

@@ -74,13 +74,14 @@ def _load_whole(
 class TransformersModel:
     """See ``sgframe_torch.models.Model``. ``finish`` has the last word on ``model``."""
 
+    recordable = False
+
     def __init__(self, model: Any, ops: DeviceOps, finish: Callable[[Any], None] = lambda model: None) -> None:
         self._ops = ops
         self._base = model.base_model
-        self._head = _head_of(model)
-        self.weight_bytes = sum(parameter.nbytes for parameter in model.parameters())
-        self.packed_bytes = _repack(model, ops)
+        self.weight_bytes, self.packed_bytes = _repack(model, ops)
         finish(model)
+        self._head = _head_of(model)
         self.kv_shapes = self._probe(model)
 
     def hidden(self, step: StepInputs, kv: list[LayerKV]) -> Tensor:
@@ -213,20 +214,25 @@ class _Repacked(nn.Module):
         return self._linear(x)
 
 
-def _repack(model: Any, ops: DeviceOps) -> int:
-    """Hand every linear layer's weight to the device; the bytes of those that live on elsewhere as well (a tied head)."""
-    if not ops.repacks(model.dtype):
-        return 0
+def _repack(model: Any, ops: DeviceOps) -> tuple[int, int]:
+    """Hand the linear layers to a device that lays weights out anew. The bytes of all weights after that, and, apart from
+    them, those of layers whose weight lives on elsewhere as well (a tied head)."""
     shared = {
         id(parameter)
         for module in model.modules()
         if isinstance(module, nn.Embedding)
         for parameter in module.parameters()
     }
-    copied = 0
+    held, copied = sum(parameter.nbytes for parameter in model.parameters()), 0
+    head = model.get_output_embeddings()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear:
-                copied += child.weight.nbytes if id(child.weight) in shared else 0
-                setattr(parent, name, _Repacked(ops.linear(child.weight, child.bias), child.out_features))
-    return copied
+            if type(child) is not nn.Linear or not (packed := ops.packed_bytes(child.weight, child is head)):
+                continue
+            if id(child.weight) in shared:
+                copied += packed
+            else:
+                held += packed - child.weight.nbytes
+            make = ops.head if child is head else ops.linear
+            setattr(parent, name, _Repacked(make(child.weight, child.bias), child.out_features))
+    return held, copied

@@ -1,0 +1,65 @@
+"""The compiled kernel of linear layers: weights packed in blocks of 32 columns, multiplied by register tiles."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import carray
+
+from sgframe_cpu.atomics import pointer
+from sgframe_cpu.launch import Kernel, integer
+from sgframe_cpu.scalars import inlined
+from sgframe_cpu.tiles import COLUMNS, MOST_ROWS, multiply
+
+ROW_GROUP = 128
+"""Rows that one item multiplies by one block: their inputs stay in the second-level cache."""
+
+
+@cache
+def linear(element: type) -> Kernel:
+    """An item is ROW_GROUP rows times one block of COLUMNS columns.
+
+    Arguments: x [T, inner], packed weight [blocks, words, COLUMNS] (see ``linear.pack``), bias [blocks · COLUMNS] float32,
+    output [T, columns]; the address of T; inner, columns.
+    """
+    size = np.dtype(element).itemsize
+
+    def run(address: Any, begin: Any, end: Any) -> None:
+        x, weight, bias, output = integer(address, 0), integer(address, 1), integer(address, 2), integer(address, 3)
+        tokens = carray(pointer(integer(address, 4)), (1,), np.int64)[0]
+        inner, columns = integer(address, 5), integer(address, 6)
+        blocks = (columns + COLUMNS - 1) // COLUMNS
+        line, stride, words = inner * size, columns * size, inner * size // 4
+        edge = np.empty((MOST_ROWS, COLUMNS), element)
+        for item in range(begin, end):
+            column, first = item % blocks * COLUMNS, item // blocks * ROW_GROUP
+            block, width = weight + column * line, min(COLUMNS, columns - column)
+            for row in range(first, min(tokens, first + ROW_GROUP), MOST_ROWS):
+                rows = min(MOST_ROWS, tokens - row)
+                target = output + row * stride + column * size
+                if width == COLUMNS:
+                    multiply(edge, rows, x + row * line, block, bias + column * 4, target, words, line, stride)
+                else:
+                    multiply(
+                        edge,
+                        rows,
+                        x + row * line,
+                        block,
+                        bias + column * 4,
+                        edge.ctypes.data,
+                        words,
+                        line,
+                        COLUMNS * size,
+                    )
+                    copy(edge, carray(pointer(target), (rows, columns), element), rows, width)
+
+    return Kernel(run)
+
+
+@inlined
+def copy(source: Any, target: Any, rows: Any, width: Any) -> None:
+    for row in range(rows):
+        for column in range(width):
+            target[row, column] = source[row, column]

@@ -1,0 +1,142 @@
+"""Threads that walk a table of launches together: of each they claim items until none are left, and meet before the next.
+
+A thread that the system keeps off its core holds up what it has claimed and no more; one that does not wake up in time is
+not waited for. (With OpenMP's loops, where every thread must come, a step beside three busy processes took 7 times as long.)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import carray, njit
+
+from sgframe_cpu.atomics import add_up, call, pause, pointer, read, sem_init, sem_post, sem_wait, swap_if, write
+
+Ints64 = npt.NDArray[np.int64]
+
+FUNCTION, ARGUMENTS, CELL, UNIT, TIMES, GRAIN, FIELDS = range(7)
+"""A launch: the addresses of its C function, of its arguments and of a count n; it is run over ``ceil(n / UNIT) · TIMES``
+items, GRAIN at once."""
+
+# Bytes. What one thread changes while others look at something else lies in another cache line.
+_CLAIMED, _DONE, _ITEMS, _LINE = 0, 64, 72, 128
+_EPOCH, _LAUNCHES, _COUNT, _COUNTERS, _ASLEEP, _SEMAPHORE, _CONTROLS = 0, 64, 72, 80, 128, 192, 256
+
+_ITEM_BITS = 24
+"""Of a claim; the bits above are the epoch, by which a thread that comes late knows that it does."""
+_PATIENCE = 20_000
+"""Looks for new work before a thread sleeps: some 100 µs."""
+
+
+class Table:
+    """Launches as the threads read them, and their counters. Late threads may look at it even after the next has come."""
+
+    def __init__(self, launches: Sequence[tuple[int, ...]]) -> None:
+        self.launches: Ints64 = np.array(launches, np.int64).reshape(-1, FIELDS)
+        self.counters: Ints64 = np.zeros((len(launches), _LINE // 8), np.int64)
+
+
+class Pool:
+    """``threads`` threads, of which the calling one is the first. One caller at a time."""
+
+    def __init__(self, threads: int) -> None:
+        self._controls = np.zeros(_CONTROLS // 8, np.int64)
+        self._single = Table([(0,) * FIELDS])
+        self._tables: list[Table] = []
+        address = self._controls.ctypes.data
+        _set_up(address)
+        for _ in range(threads - 1):
+            threading.Thread(target=_serve, args=(address,), name="compute", daemon=True).start()
+
+    def table(self, launches: Sequence[tuple[int, ...]]) -> Table:
+        """A table for ``walk``, kept for good."""
+        self._tables.append(Table(launches))
+        return self._tables[-1]
+
+    def walk(self, table: Table) -> None:
+        """Run all of ``table``; what its launches wrote is there when this returns."""
+        _walk(self._controls.ctypes.data, table.launches, table.counters)
+
+    def run(self, launch: tuple[int, ...]) -> None:
+        """Run one launch."""
+        self._single.launches[0] = launch
+        self.walk(self._single)
+
+
+@cache
+def pool(threads: int) -> Pool:
+    """The process's pool of so many threads."""
+    return Pool(threads)
+
+
+@njit(cache=True)
+def _set_up(controls: Any) -> None:
+    sem_init(controls + _SEMAPHORE, 0, 0)
+
+
+@njit(cache=True, nogil=True)
+def _walk(controls: Any, launches: Any, counters: Any) -> None:
+    epoch, count = read(controls + _EPOCH) + 1, len(launches)
+    for index in range(count):
+        line = counters.ctypes.data + index * _LINE
+        units = carray(pointer(launches[index, CELL]), (1,), np.int64)[0] + launches[index, UNIT] - 1
+        write(line + _ITEMS, units // launches[index, UNIT] * launches[index, TIMES])
+        write(line + _DONE, 0)
+        write(line + _CLAIMED, epoch << _ITEM_BITS)
+    write(controls + _LAUNCHES, launches.ctypes.data)
+    write(controls + _COUNTERS, counters.ctypes.data)
+    write(controls + _COUNT, count)
+    write(controls + _EPOCH, epoch)
+    for _ in range(read(controls + _ASLEEP)):
+        sem_post(controls + _SEMAPHORE)
+    _work(controls, epoch)
+
+
+@njit(cache=True, nogil=True)
+def _serve(controls: Any) -> None:
+    """What the other threads do, for ever."""
+    seen = looks = 0
+    while True:
+        epoch = read(controls + _EPOCH)
+        if epoch != seen:
+            _work(controls, epoch)
+            seen, looks = epoch, 0
+        elif looks < _PATIENCE:
+            looks += 1
+            pause(looks)
+        else:
+            add_up(controls + _ASLEEP, 1)
+            if read(controls + _EPOCH) == seen:
+                sem_wait(controls + _SEMAPHORE)
+            add_up(controls + _ASLEEP, -1)
+            looks = 0
+
+
+@njit(cache=True, nogil=True)
+def _work(controls: Any, epoch: Any) -> None:
+    """Take part in the walk number ``epoch``. Returns when all is done, or another walk has begun meanwhile."""
+    launches, counters = read(controls + _LAUNCHES), read(controls + _COUNTERS)
+    for index in range(read(controls + _COUNT)):
+        launch = carray(pointer(launches + index * FIELDS * 8), (FIELDS,), np.int64)
+        line = counters + index * _LINE
+        items, grain = read(line + _ITEMS), launch[GRAIN]
+        claim = read(line + _CLAIMED)
+        while claim >> _ITEM_BITS == epoch and claim - (epoch << _ITEM_BITS) < items:
+            if swap_if(line + _CLAIMED, claim, claim + grain):
+                begin = claim - (epoch << _ITEM_BITS)
+                end = min(begin + grain, items)
+                call(launch[FUNCTION], launch[ARGUMENTS], begin, end)
+                add_up(line + _DONE, end - begin)
+            claim = read(line + _CLAIMED)
+        looks = 0
+        while claim >> _ITEM_BITS == epoch and read(line + _DONE) < items:
+            looks += 1
+            pause(looks)
+            claim = read(line + _CLAIMED)
+        if claim >> _ITEM_BITS != epoch:
+            return
