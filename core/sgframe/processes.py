@@ -23,8 +23,9 @@ from typing import Protocol
 import msgspec
 
 from sgframe import errors
-from sgframe.child import Letter, perform, write_letter
+from sgframe.child import perform
 from sgframe.errors import ConfigError, EngineDead, SgframeError
+from sgframe.letter import Letter, write_letter
 from sgframe.pulse import Beat, LastWords, Progress, Pulse, PulseMessage
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from sgframe.errors import ConfigError
 from sgframe.interfaces.grammar import Vocabulary
 from sgframe.scheduler.limits import Limits
 from sgframe.scheduler.scheduler import Scheduler
-from sgframe.scheduling import SchedulerSpec, build
+from sgframe.scheduling import SchedulerSpec, SpeculationSpec, build
 from sgframe_cli.columns import columns
 from sgframe_cli.options import CommandLine, settings_options
 
@@ -75,7 +75,13 @@ def schema(command_line: CommandLine) -> None:
 def _try_out(settings: Settings, choices: Choices) -> None:
     """Build a scheduler, with pages of one token, and what the front is made of. Raises ConfigError."""
     limits = Limits(slots=1, max_running=1, max_step_tokens=1)
-    spec = SchedulerSpec(limits, choices[Seam.CACHE], choices[Seam.POLICY], settings.admission)
+    spec = SchedulerSpec(
+        limits,
+        choices[Seam.CACHE],
+        choices[Seam.POLICY],
+        settings.admission,
+        speculation=SpeculationSpec(choices[Seam.SPECULATOR], vocab_size=1, wide_step=settings.wide_step),
+    )
     build(spec, Scheduler, choices.shadow)
     choices[Seam.SOURCE].build()
     for grammar in choices.grammars.values():

@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
@@ -20,10 +21,12 @@ from sgframe.assembly.settings import Settings
 from sgframe.front.async_engine import AsyncEngine
 from sgframe.front.folders import remove_private_folders
 from sgframe.front.node import Node
+from sgframe.front.threads import in_thread
+from sgframe.settling import settle
 from sgframe_cli.options import CommandLine, settings_options
 from sgframe_cli.progress import ProgressDisplay
 from sgframe_cli.starting import prepare, start_engine
-from sgframe_openai.server import HttpServer, bind
+from sgframe_openai.listener import bind
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +85,7 @@ async def _serve(settings: Settings, choices: Choices) -> int:
     stop = _Stop()
     listener = bind(settings.host, settings.port)  # before the model loads: a taken port should not cost that wait
     starting = asyncio.create_task(start_engine(settings, choices))
+    http = asyncio.create_task(in_thread(lambda: import_module("sgframe_openai.server")))
     await _first_of(starting, asyncio.create_task(stop.asked.wait()))
     if not starting.done():
         starting.cancel()
@@ -90,8 +94,9 @@ async def _serve(settings: Settings, choices: Choices) -> int:
         return stop.exit_code
     engine = await starting
     try:
-        server = HttpServer(engine, listener)
+        server = (await http).HttpServer(engine, listener)
         await server.start()
+        settle()
         _announce(engine, *listener.getsockname()[:2])
         await _first_of(asyncio.create_task(stop.asked.wait()), asyncio.create_task(engine.died.wait()))
         if engine.dead is None:

@@ -22,6 +22,8 @@ from sgframe_openai.schema import StreamOptions
 
 DONE = b"data: [DONE]\n\n"
 
+_encode = msgspec.json.Encoder().encode
+
 
 class Writer(ABC):
     """Writes the choices of one kind of answer."""
@@ -32,9 +34,13 @@ class Writer(ABC):
     def __init__(self, head: dict[str, Any]) -> None:
         self._head = head
 
-    def answer(self, choices: list[dict[str, Any]], *, chunk: bool) -> dict[str, Any]:
-        """An answer, or a chunk of one, without its usage."""
-        return {**self._head, "object": self.chunk_kind if chunk else self.kind, "choices": choices}
+    def answer(self, choices: list[dict[str, Any]], usage: dict[str, Any]) -> dict[str, Any]:
+        """The whole answer."""
+        return {**self._head, "object": self.kind, "choices": choices, "usage": usage}
+
+    def opening(self) -> bytes:
+        """The event of a chunk up to its choices: all that its chunks have in common, encoded once."""
+        return b"data: " + _encode({**self._head, "object": self.chunk_kind}).removesuffix(b"}") + b',"choices":['
 
     @abstractmethod
     def chunks(self, batch: Batch, prompt: int, delta: Delta) -> Iterable[dict[str, Any]]:
@@ -49,7 +55,7 @@ async def whole(receive: Receive, batch: Batch, outputs: int, writer: Writer) ->
     """The complete answer, once all ``outputs`` outputs of each prompt have ended. Raises ClientGone."""
     async with batch:
         choices = writer.choices(batch, await attended(receive, batch.collect(outputs)))
-    return json_response({**writer.answer(choices, chunk=False), "usage": batch.usage()})
+    return json_response(writer.answer(choices, batch.usage()))
 
 
 class EventStream(Response):
@@ -62,6 +68,7 @@ class EventStream(Response):
         self.background = None
         self._batch = batch
         self._writer = writer
+        self._opening = writer.opening()
         self._options = options
         self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
 
@@ -72,30 +79,33 @@ class EventStream(Response):
                 await attended(receive, self._send(send))
 
     async def _send(self, send: Send) -> None:
-        async for event in self._events():
-            await send({"type": "http.response.body", "body": event, "more_body": True})
+        async for events in self._events():
+            await send({"type": "http.response.body", "body": events, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def _events(self) -> AsyncIterator[bytes]:
+        """What can be sent together: nearly always one event."""
+        events: list[bytes] = []
         try:
-            async for prompt, delta in self._batch.deltas():
-                for choice in self._writer.chunks(self._batch, prompt, delta):
-                    yield self._event([choice], last=False)
+            async for arrived in self._batch.arrivals():
+                for prompt, delta in arrived:
+                    events += map(self._event, self._writer.chunks(self._batch, prompt, delta))
+                if events:
+                    yield b"".join(events)
+                    events.clear()
             if self._options.include_usage:
-                yield self._event([], last=True)
+                events.append(self._event(None))
         except Exception as error:
-            yield _encoded(api_error(error).envelope())
+            events.append(b"data: " + _encode(api_error(error).envelope()) + b"\n\n")
         else:
-            yield DONE
+            events.append(DONE)
+        yield b"".join(events)
 
-    def _event(self, choices: list[dict[str, Any]], *, last: bool) -> bytes:
-        chunk = self._writer.answer(choices, chunk=True)
-        if last or self._options.continuous_usage_stats:
-            chunk["usage"] = self._batch.usage()
+    def _event(self, choice: dict[str, Any] | None) -> bytes:
+        """A chunk with one choice; with None it is the last, which has nothing but the usage."""
+        usage = b""
+        if choice is None or self._options.continuous_usage_stats:
+            usage = b',"usage":' + _encode(self._batch.usage())
         elif self._options.include_usage:
-            chunk["usage"] = None
-        return _encoded(chunk)
-
-
-def _encoded(data: dict[str, Any]) -> bytes:
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+            usage = b',"usage":null'
+        return b"".join((self._opening, b"" if choice is None else _encode(choice), b"]", usage, b"}\n\n"))

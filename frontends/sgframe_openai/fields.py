@@ -6,6 +6,7 @@ only for values that would change the answer), the rest as unknown, with the nea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -57,7 +58,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
 
 def admit(raw: dict[str, Any], schema: type[msgspec.Struct]) -> dict[str, Any]:
     """The fields of ``raw`` that ``schema`` reads. Raises RequestError for a field that cannot be honoured."""
-    known = [field.encode_name for field in msgspec.structs.fields(schema)]
+    known = schema.__struct_encode_fields__
     kept = {}
     for name, value in raw.items():
         if value is None or name in HARMLESS:
@@ -71,6 +72,6 @@ def admit(raw: dict[str, Any], schema: type[msgspec.Struct]) -> dict[str, Any]:
     return kept
 
 
-def _unknown(name: str, known: list[str]) -> str:
+def _unknown(name: str, known: Sequence[str]) -> str:
     nearest = get_close_matches(name[:100], known, n=1)
     return f"unknown field {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")

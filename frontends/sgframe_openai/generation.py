@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,12 +12,15 @@ from starlette.types import Receive
 
 from sgframe.errors import RequestFailed
 from sgframe.front.generation import Generation
+from sgframe.front.inbox import Inbox
 from sgframe.front.outputs import Delta, Usage
 from sgframe.messages import CacheReport, Logprobs
 from sgframe_openai.errors import ClientGone
 from sgframe_openai.metrics import Stopwatch
 
 T = TypeVar("T")
+Arrival = tuple[int, Delta]
+"""A piece, and the position of the prompt that it answers."""
 
 
 @dataclass
@@ -52,7 +55,6 @@ class Batch:
         self.generations: list[Generation] = []
         self._constrained = constrained
         self._stopwatch = stopwatch
-        self._queue: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
         self._pumps: list[asyncio.Task[None]] = []
         self._usage: dict[tuple[int, int], Usage] = {}
 
@@ -72,37 +74,39 @@ class Batch:
             generation.abort(cause)
         self._stopwatch.cut(cause)
 
-    async def deltas(self) -> AsyncIterator[tuple[int, Delta]]:
-        """(position of the prompt, piece) as they come. Raises RequestFailed and EngineDead."""
-        self._pumps = [asyncio.create_task(self._pump(i, one)) for i, one in enumerate(self.generations)]
+    async def arrivals(self) -> AsyncIterator[Iterator[Arrival]]:
+        """The pieces that came together, again and again to the end. Raises RequestFailed and EngineDead, also between
+        two of them."""
+        async for arrived in self._merged():
+            yield self._counted(arrived)
+
+    def _counted(self, arrived: list[Arrival]) -> Iterator[Arrival]:
+        for prompt, delta in arrived:
+            if delta.finish_reason == "abort":
+                raise RequestFailed(f"the server ended this request before it was complete: {delta.abort_cause}")
+            self._stopwatch.seen(prompt, delta)
+            self._usage[prompt, delta.index] = delta.usage
+            yield prompt, delta
+
+    async def _merged(self) -> AsyncIterator[list[Arrival]]:
+        if len(self.generations) == 1:  # as nearly always; a task in between would cost each token a turn of the loop
+            while pieces := await self.generations[0].pieces():
+                yield [(0, piece) for piece in pieces]
+            return
+        inbox: Inbox[Arrival | None] = Inbox()
+        self._pumps = [asyncio.create_task(_pump(i, one, inbox)) for i, one in enumerate(self.generations)]
         running = len(self._pumps)
         while running:
-            prompt, item = await self._queue.get()
-            if item is None:
-                running -= 1
-            elif isinstance(item, Exception):
-                raise item
-            elif item.finish_reason == "abort":
-                raise RequestFailed(f"the server ended this request before it was complete: {item.abort_cause}")
-            else:
-                self._stopwatch.seen(prompt, item)
-                self._usage[prompt, item.index] = item.usage
-                yield prompt, item
-
-    async def _pump(self, prompt: int, generation: Generation) -> None:
-        end: Exception | None = None
-        try:
-            async for delta in generation:
-                self._queue.put_nowait((prompt, delta))
-        except Exception as error:
-            end = error
-        self._queue.put_nowait((prompt, end))
+            arrived = await inbox.take()
+            running -= arrived.count(None)
+            yield [one for one in arrived if one is not None]
 
     async def collect(self, outputs: int) -> list[list[Output]]:
         """Wait for the end: ``outputs`` outputs of each prompt."""
         whole = [[Output() for _ in range(outputs)] for _ in self.generations]
-        async for prompt, delta in self.deltas():
-            whole[prompt][delta.index].add(delta)
+        async for arrived in self.arrivals():
+            for prompt, delta in arrived:
+                whole[prompt][delta.index].add(delta)
         return whole
 
     def usage(self) -> dict[str, Any]:
@@ -133,6 +137,18 @@ class Batch:
         if approximations := self.generations[0].approximations:
             details["approximations"] = approximations
         return details
+
+
+async def _pump(prompt: int, generation: Generation, inbox: Inbox[Arrival | None]) -> None:
+    """Hand on what comes of ``generation``; None at its end."""
+    try:
+        while pieces := await generation.pieces():
+            for piece in pieces:
+                inbox.put((prompt, piece))
+    except Exception as error:
+        inbox.fail(error)
+    else:
+        inbox.put(None)
 
 
 def _cache_report(cache: CacheReport) -> dict[str, Any]:

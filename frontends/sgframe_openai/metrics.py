@@ -21,6 +21,8 @@ _COUNTERS = {
     "cached_tokens": "Prompt tokens whose KV was found in the cache.",
     "generated_tokens": "Output tokens, sampled or forced.",
     "forced_tokens": "Output tokens that a grammar wrote alone.",
+    "guessed_tokens": "Tokens that a speculator guessed and a step verified.",
+    "accepted_tokens": "Of these, tokens that proved right.",
     "evicted_tokens": "Tokens whose KV the cache gave up for others.",
     "retractions": "Running requests sent back to wait because KV slots ran out.",
     "leases_revoked": "Prefixes of programs given up for want of memory, room or time.",

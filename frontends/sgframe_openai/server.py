@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import math
 import socket
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from sgframe.errors import ConfigError
 from sgframe_openai.app import create_app
+from sgframe_openai.listener import bind, why_not
 from sgframe_programs.wire import MAX_FRAME
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class HttpServer:
             try:
                 self._serving.result()
             except OSError as error:
-                raise ConfigError(_why_not(host, port, error)) from None
+                raise ConfigError(why_not(host, port, error)) from None
         return host, port
 
     async def stop(self, grace: float) -> None:
@@ -95,30 +95,3 @@ class HttpServer:
         await self._serving
         cut_off = list(self._server.server_state.tasks)
         await asyncio.gather(*cut_off, return_exceptions=True)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A socket bound to ``host`` and ``port`` (0: a free one) that does not listen yet. Raises ConfigError."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except socket.gaierror as error:
-        raise ConfigError(f"host {host!r} cannot be resolved: {error.strerror}; choose another with --host") from None
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        raise ConfigError(_why_not(host, port, error)) from None
-    return listener
-
-
-def _why_not(host: str, port: int, error: OSError) -> str:
-    match error.errno:
-        case errno.EADDRINUSE:
-            return f"port {port} on {host} is in use by another process; stop that one or choose another with --port"
-        case errno.EACCES:
-            return f"port {port} on {host} needs more rights than this process has; choose one above 1023 with --port"
-    return f"cannot listen on {host}, port {port}: {error.strerror}; choose others with --host and --port"

@@ -81,7 +81,9 @@ def test_plugins_tells_where_each_part_comes_from_and_what_is_chosen() -> None:
         "state": "ok",
         "reason": "",
     }
-    assert [row["name"] for row in rows if row["chosen"]] == ["radix", "fcfs", "compressed-fsm", "zmq", "hf", "cpu"]
+    assert [row["name"] for row in rows if row["chosen"]] == [
+        "radix", "fcfs", "compressed-fsm", "none", "zmq", "hf", "cpu"
+    ]
 
 
 def test_plugins_lists_the_broken_and_the_blocked() -> None:
@@ -176,8 +178,8 @@ def test_check_accepts_what_could_be_served() -> None:
     result = run("config", "check", *SIMULATED, "--plugin", "fcfs")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
-        "The settings are right: cache radix, policy fcfs, grammar compressed-fsm, transport zmq, source simulated, "
-        "backend simulated\n"
+        "The settings are right: cache radix, policy fcfs, grammar compressed-fsm, speculator none, transport zmq, "
+        "source simulated, backend simulated\n"
     )
 
 
@@ -199,7 +201,7 @@ def test_check_accepts_what_could_be_served() -> None:
             ["--shadow", "policy=nope"],
             "in the shadow: no plugin offers the policy 'nope' (command line --shadow policy)",
         ),
-        (["--plugin", "none"], "say --cache none or --grammar none"),
+        (["--plugin", "none"], "say --cache none or --grammar none or --speculator none"),
         (["--plugin", "no:nope"], "cannot block 'nope'"),
         (["--config", "nope.toml"], "nope.toml: cannot be read: No such file or directory"),
     ],

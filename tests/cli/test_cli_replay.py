@@ -94,7 +94,7 @@ def test_a_file_that_is_no_journal_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("hello")
     assert (
         run(tmp_path / "x")
-        == f"2: Error: {tmp_path / 'x'} is no journal of this version of sgframe (sgframe-journal-3)\n"
+        == f"2: Error: {tmp_path / 'x'} is no journal of this version of sgframe (sgframe-journal-4)\n"
     )
 
 

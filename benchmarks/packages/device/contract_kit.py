@@ -11,9 +11,10 @@ from device.target import DRY
 from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
 from sgframe.testing.backend import BackendContract
+from sgframe.testing.speculation import SpeculationContract
 
 
-class TestExecutor(BackendContract):
+class TestExecutor(BackendContract, SpeculationContract):
     """In float32, so that tokens are the same whatever shape a batch has."""
 
     def make_executor(self) -> Executor:

@@ -10,13 +10,13 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
 from sgframe.assembly.choice import Choice, Choices
 from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
-from sgframe.child import FRONT_CHANNEL, WORKER, WORKER_CHANNEL
 from sgframe.compiling import Task
 from sgframe.constraints import Constraint
 from sgframe.errors import ConfigError, EngineDead, PeerLost, RankLost, RequestError, SgframeError
@@ -32,7 +32,7 @@ from sgframe.interfaces.grammar import Grammar
 from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokenizer
 from sgframe.interfaces.transport import AsyncChannel, Transport
-from sgframe.journal import new_file
+from sgframe.letter import FRONT_CHANNEL, WORKER, WORKER_CHANNEL
 from sgframe.messages import CacheDescription, Decoder, Loaded, Namespace, SchedulerMessage, UseVocabulary, encode
 from sgframe.processes import Child, ProcessHealth, start_error, start_process, start_thread
 from sgframe.pulse import Progress as PulseProgress
@@ -90,7 +90,7 @@ class AsyncEngine:
                 "which then follow it"
             )
         engine = cls(settings, choices, progress or _ignore)
-        with new_file(Path(settings.journal)) if settings.journal else contextlib.nullcontext():
+        with _journal(settings):
             engine._folder = private_folder()
             engine._transport = choices[Seam.TRANSPORT].build(folder=engine._folder)
             try:
@@ -346,6 +346,15 @@ class AsyncEngine:
         await asyncio.gather(*(child.stop() for child in self._children))
         self._transport.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _journal(settings: Settings) -> AbstractContextManager[None]:
+    """Holds the place of the journal's file, if one is asked for, while the engine starts."""
+    if not settings.journal:
+        return contextlib.nullcontext()
+    from sgframe.journal import new_file  # noqa: PLC0415 (brings in the scheduler, which runs elsewhere)
+
+    return new_file(Path(settings.journal))
 
 
 def _ignore(what: str, done: int, total: int) -> None:

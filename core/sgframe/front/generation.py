@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
 from sgframe.errors import RequestFailed
+from sgframe.front.inbox import Inbox
 from sgframe.front.outputs import Delta, Usage
 from sgframe.front.text import TextStream
 from sgframe.interfaces.source import Tokenizer
@@ -40,7 +41,7 @@ class OutputStream:
         self._forced += output.forced
         self._cache = self._cache or output.cache
         ending = finish is not None and finish.matched is not None and not self._params.include_stop
-        text = "".join(self._text.feed(self._bytes(token)) for token in (tokens[:-1] if ending else tokens))
+        text = self._text.feed(b"".join(map(self._bytes, tokens[:-1] if ending else tokens)))
         if finish is not None:
             text += self._text.finish()
         matched = self._text.matched
@@ -83,7 +84,8 @@ class Generation:
         self.approximations = approximations
         self._streams = streams
         self._abort_output = abort_output
-        self._queue: asyncio.Queue[Delta | Exception] = asyncio.Queue()
+        self._inbox: Inbox[Delta] = Inbox()
+        self._taken: deque[Delta] = deque()
         self._unread = len(streams)
         self._started = time.monotonic()
         self._first: float | None = None
@@ -98,10 +100,10 @@ class Generation:
         if output.finish is not None and output.finish.reason == "error":
             stream.finished = True
             self._log_end(index, f"error: {output.finish.detail}", None)
-            self._queue.put_nowait(RequestFailed(output.finish.detail))
+            self._inbox.fail(RequestFailed(output.finish.detail))
             return True
         delta = stream.take(output)
-        self._queue.put_nowait(delta)
+        self._inbox.put(delta)
         if stream.finished:
             if output.finish is None:
                 self._abort_output(index, "stop string")
@@ -114,7 +116,7 @@ class Generation:
             if not stream.finished:
                 stream.finished = True
                 self._log_end(index, f"error: {error}", None)
-        self._queue.put_nowait(error)
+        self._inbox.fail(error)
 
     # ---------------------------------------------------------------------------------------- for the caller
 
@@ -124,19 +126,27 @@ class Generation:
             if not stream.finished:
                 self._abort_output(index, cause)
 
+    async def pieces(self) -> list[Delta]:
+        """The pieces that have come since the last call, at least one; none once every output has ended."""
+        if self._unread == 0:
+            return []
+        try:
+            pieces = await self._inbox.take()
+        except Exception:
+            self._unread = 0
+            self.abort("another output failed")
+            raise
+        self._unread -= sum(piece.finish_reason is not None for piece in pieces)
+        return pieces
+
     def __aiter__(self) -> Generation:
         return self
 
     async def __anext__(self) -> Delta:
-        if self._unread == 0:
+        self._taken.extend(() if self._taken else await self.pieces())
+        if not self._taken:
             raise StopAsyncIteration
-        item = await self._queue.get()
-        if isinstance(item, Exception):
-            self._unread = 0
-            self.abort("another output failed")
-            raise item
-        self._unread -= item.finish_reason is not None
-        return item
+        return self._taken.popleft()
 
     async def __aenter__(self) -> Generation:
         return self

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sgframe.assembly.choice import Choice, Choices
 from sgframe.assembly.settings import Settings
-from sgframe.child import SCHEDULER, WORKER, Letter, SchedulingSpec
 from sgframe.interfaces.backend import ExecutorSpec, Ranks
 from sgframe.interfaces.source import Checkpoint
+from sgframe.letter import SCHEDULER, WORKER, Letter, SchedulingSpec
 from sgframe.logs import LogSettings
 
 
@@ -25,6 +25,7 @@ def scheduler_letter(
         grammars=dict(grammars),
         jump_forward=settings.jump_forward,
         admission=settings.admission,
+        wide_step=settings.wide_step,
         journal=str(Path(settings.journal).absolute()) if settings.journal else "",
         journal_bytes=settings.journal_bytes,
         shadow=choices.shadow,

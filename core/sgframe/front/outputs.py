@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from sgframe.messages import CacheReport, Logprobs
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Token counts of one output. ``cached_tokens`` of the prompt were found in the cache and not computed again;
     ``cache`` tells why no more, from the output's first piece on. ``forced_tokens`` of the completion were written by
     the grammar alone, without asking the model."""
@@ -21,8 +22,7 @@ class Usage:
     forced_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(msgspec.Struct, frozen=True, gc=False):
     """The next piece of one output of a generation; the last piece of each output has a ``finish_reason``.
 
     Attributes:

@@ -45,11 +45,15 @@ class StopStrings:
         self.matched: str | None = None
         self._include_stop = include_stop
         self._automaton = _Automaton(stops)
+        self._idle = len(self._automaton.depth) == 1
+        """There is no stop string."""
         self._state = 0
         self._held = ""
 
     def feed(self, text: str) -> str:
         """The text that has become safe to show; nothing any more once a stop string has matched."""
+        if self._idle:
+            return text
         if self.matched is not None:
             return ""
         unshown = self._held + text
