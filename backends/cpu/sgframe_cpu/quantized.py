@@ -2,6 +2,11 @@
 
 Activations stay as they are: a number is widened to bfloat16, exactly, when it is multiplied. What a weight becomes is
 computed here in plain torch; ``quantized_tiles`` says how it is laid out for the kernel.
+
+Measured on one core of an AMD EPYC against bfloat16 (see ``linear``), weights that come from memory, as quick as:
+
+- int8: 1 row 2.5 to 2.7 times, 4 rows 1.2 to 2.0, 8 rows 0.8 to 1.1, 16 rows 0.9 to 1.0, 128 rows 0.97 to 1.0;
+- int4: 1 row 3.5 to 4.9 times, 4 rows 1.6 to 2.5, 8 rows 0.9 to 1.2, 16 rows 1.0 to 1.2, 128 rows 0.9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The register tile of quantized weights: up to 16 rows times the 16 columns of a block.
 
 Knows how a block is laid out, and how its numbers become bfloat16 in registers, exactly. That costs as much as a few rows of
-products, so the tile is tall where that of ``tiles`` is wide: 16 rows share what one vector of weights took.
+products, so the tile is tall where that of ``tiles`` is wide: 16 rows share what one vector of weights took (measured with
+128 rows of int8, by bfloat16: 0.98 times as quick; with 8 × 32 it is 0.72).
 
 A block is a line of vectors of 64 bytes. Each group of the inner dimension has a vector of 16 words, with a scale in the low
 half and an offset in the high half, both bfloat16; then its numbers:
