@@ -215,7 +215,10 @@ def test_a_word_fills_the_seam_that_offers_it(policies) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["none"], "--plugin none could fill more than one seam: say --cache none or --grammar none or --speculator none"),
+        (
+            ["none"],
+            "--plugin none could fill more than one seam: say --cache none or --grammar none or --speculator none",
+        ),
         (["fcfs", "lpm"], "--plugin fcfs and --plugin lpm both fill the policy: drop one"),
         (["lpn"], "no plugin offers 'lpn'; did you mean 'lpm'?"),
         (["foo"], "--plugin foo: the plugin 'foo' offers no part of that name; choose from --policy lpm"),

@@ -173,7 +173,9 @@ def test_so_it_is_in_any_forest(data):
     lines = rows(data.draw(st.integers(1, 150)), 120)
     for _ in range(data.draw(st.integers(0, 6))):
         parent = data.draw(st.sampled_from(lines))
-        lines.append(branch(parent, data.draw(st.integers(0, len(parent))), len(parent) + data.draw(st.integers(1, 50))))
+        lines.append(
+            branch(parent, data.draw(st.integers(0, len(parent))), len(parent) + data.draw(st.integers(1, 50)))
+        )
     own = [data.draw(st.integers(1, min(len(line), 20))) for line in lines]
     planned = Planned(lines, own, data.draw(st.integers(1, 3)), group=1, kv_heads=1)
     assert planned.seen() == planned.wanted()

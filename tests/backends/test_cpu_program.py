@@ -58,3 +58,15 @@ def test_the_next_step_overwrites_what_the_last_gave(ops, hidden):
     again = first.clone()
     program(step_of([2]))
     assert not torch.equal(first, again)
+
+
+def test_a_model_with_a_layer_that_has_no_kernel_is_not_recorded(ops):
+    embedding = torch.randn(100, 33, dtype=torch.bfloat16)
+    layer = ops.linear(torch.randn(8, 33, dtype=torch.bfloat16))  # rows of a half word
+
+    def hidden(step):
+        return layer(ops.embed(step.tokens, embedding))
+
+    program = ops.recorded(hidden, step_of([0]), MOST)
+    for tokens in ([1], [2, 3]):
+        torch.testing.assert_close(program(step_of(tokens)), hidden(step_of(tokens)), atol=0, rtol=0)

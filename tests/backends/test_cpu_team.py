@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -49,6 +51,19 @@ def test_a_launch_begins_when_the_one_before_is_done():
     values, cell = np.ones(4096, np.float32), np.array([4096], np.int64)
     Walk([Launch(double, (values.ctypes.data,), cell.ctypes.data, grain=16)] * 20, threads=3)()
     assert (values == 2.0**20).all()
+
+
+def test_callers_take_turns():
+    def wrong_runs(_):
+        counts, cell = np.zeros(4000, np.int64), np.array([4000], np.int64)
+        launch, wrong = Launch(count, (counts.ctypes.data, 4000), cell.ctypes.data), 0
+        for run in range(1, 1001):
+            launch.run(2)
+            wrong += (counts != run).any()
+        return wrong
+
+    with ThreadPoolExecutor(2) as callers:
+        assert list(callers.map(wrong_runs, range(2))) == [0, 0]
 
 
 def test_nothing_runs_while_a_team_records():

@@ -82,7 +82,13 @@ def test_plugins_tells_where_each_part_comes_from_and_what_is_chosen() -> None:
         "reason": "",
     }
     assert [row["name"] for row in rows if row["chosen"]] == [
-        "radix", "fcfs", "compressed-fsm", "none", "zmq", "hf", "cpu"
+        "radix",
+        "fcfs",
+        "compressed-fsm",
+        "none",
+        "zmq",
+        "hf",
+        "cpu",
     ]
 
 

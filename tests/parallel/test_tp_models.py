@@ -14,8 +14,8 @@ import torch
 from sgframe.errors import ModelError
 from sgframe_hf import HfSettings
 from sgframe_hf.source import HfSource
-from sgframe_torch.kv import LayerKV, allocate
 from sgframe_torch.config import read_config
+from sgframe_torch.kv import LayerKV, allocate
 from sgframe_torch.models import check_ranks, load_model
 from sgframe_torch.ops import DeviceOps
 from sgframe_torch.parallel.distributed import join

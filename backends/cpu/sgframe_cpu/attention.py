@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sgframe_cpu.attention_items import ITEMS, MERGES
-from sgframe_cpu.attention_kernels import attend, merge
+from sgframe_cpu.attention_kernels import attend, kernels_of, merge
 from sgframe_cpu.attention_plan import Plan
 from sgframe_cpu.launch import Launch
 from sgframe_cpu.team import Team
@@ -42,17 +42,24 @@ class NumbaAttention:
         self, query: Tensor, kv: LayerKV, step: StepInputs, scale: float, window: int = 0, softcap: float = 0.0
     ) -> Tensor:
         """See ``sgframe_torch.attention.paged_attention``."""
-        (tokens, heads, key_dim), (kv_heads, value_dim) = query.shape, kv.values.shape[1:]
-        query, plan, element = query.contiguous(), self._plan(step, heads, kv_heads), element_of(query)
+        (tokens, heads, key_dim), (kv_heads, value_dim) = (query.shape, kv.values.shape[1:])
+        query, plan, element = (query.contiguous(), self._plan(step, heads, kv_heads), element_of(query))
         output = self._team.empty(tokens, heads, value_dim, like=query)
         partials = plan.partials(heads, value_dim).ctypes.data
         items, merges = plan.header[ITEMS:], plan.header[MERGES:]
         tensors = (each.data_ptr() for each in (query, kv.keys, kv.values, output))
         plans = (each.ctypes.data for each in (plan.header, plan.items, plan.queries))
         factors = _factors(scale, softcap).ctypes.data
-        arguments = (*tensors, *plans, partials, factors, heads, kv_heads, window)
-        self._team.start(Launch(attend(element, key_dim, value_dim), arguments, items.ctypes.data), items)
-        arguments = plan.merges.ctypes.data, partials, _merge_factor(scale, softcap).ctypes.data, output.data_ptr(), heads
+        sizes = heads, kv_heads, window
+        arguments = (*tensors, *plans, partials, factors, *sizes, *kernels_of(element, key_dim, value_dim))
+        self._team.start(Launch(attend(), arguments, items.ctypes.data), items)
+        arguments = (
+            plan.merges.ctypes.data,
+            partials,
+            _merge_factor(scale, softcap).ctypes.data,
+            output.data_ptr(),
+            heads,
+        )
         self._team.start(Launch(merge(element, value_dim), arguments, merges.ctypes.data, grain=_MERGE_GRAIN), merges)
         return output
 
@@ -73,8 +80,8 @@ def _fill(plan: Plan, step: StepInputs) -> None:
 
 @cache
 def _factors(scale: float, softcap: float) -> np.ndarray:
-    """Of scores: to the exponent of 2, and what ``attention_items.cap`` takes."""
-    rate = 2 * scale / softcap if softcap else 0.0
+    """Of scores: to the exponent of 2, and what ``bound`` takes."""
+    rate = 2 * _LOG2E * scale / softcap if softcap else 0.0
     return np.array([_LOG2E if softcap else scale * _LOG2E, rate, softcap], np.float32)
 
 

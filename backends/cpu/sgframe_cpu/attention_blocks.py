@@ -1,12 +1,12 @@
 """Attention of many query vectors over one line of keys: prefill, and prefixes that several rows share.
 
-COLUMNS query vectors lie in the lanes, so that all runs vertically, with an online softmax (Milakov & Gimelshein 2018; Dao
-et al. 2022). Keys and values are copied once for all of them, KEYS at a time, into the layout of the tiles. Knows arrays and
-items (see ``attention_items``) only.
+Keys and values are copied once for all query vectors, KEYS at a time, into the layout of the tiles; the softmax is found
+online (Milakov & Gimelshein 2018; Dao et al. 2022).
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,175 +14,196 @@ from numba import carray
 
 from sgframe_cpu.atomics import pointer
 from sgframe_cpu.attention_items import (
-    BASE,
     BEGIN,
     BLOCK,
     END,
+    FACTORS_AT,
     FIRST,
-    FLAT,
     HEAD,
+    KEYS_AT,
+    KV_HEADS,
     LINE,
-    LOWEST,
     NOTHING,
+    OUTPUT_AT,
     PART,
+    PARTIALS_AT,
     POSITION,
+    QUERY_AT,
+    QUERY_HEADS,
+    VALUES_AT,
     VECTORS,
-    cap,
+    WINDOW,
+    partial_of,
+    planned,
+    row_of,
+    sight,
 )
-from sgframe_cpu.attention_lanes import COLUMNS, KEYS, MOST, ROWS, TOP, WEIGHT, add_lanes, score_lanes, scratch, weigh_lanes
-from sgframe_cpu.scalars import inlined, narrow
+from sgframe_cpu.attention_tiles import (
+    COLUMNS,
+    FROM,
+    MOST,
+    ROWS,
+    STATE,
+    TO,
+    WEIGHT,
+    add_tile,
+    hide_tile,
+    load_tile,
+    mix_rows,
+    score_tile,
+    weigh_tile,
+    write_tile,
+)
+from sgframe_cpu.attention_tiles import VECTORS as TILE_VECTORS
+from sgframe_cpu.attention_vectors import KEYS, bound, copy_row, filled, scratch
+from sgframe_cpu.launch import Kernel, buffer, integer
+from sgframe_cpu.scalars import inlined
 
 _TILES = BLOCK // COLUMNS
-_STATE = 4
-_STATES = _TILES * _STATE
+_STATES = _TILES * STATE
+_LINE_BYTES = COLUMNS * 4
+_STATE_BYTES = STATE * _LINE_BYTES
 _ONE, _ZERO = np.float32(1), np.float32(0)
 
 
-@inlined
-def attend_block(
-    item: Any,
-    queries: Any,
-    query: Any,
-    keys: Any,
-    values: Any,
-    output: Any,
-    table: Any,
-    partials: Any,
-    scale: Any,
-    rate: Any,
-    softcap: Any,
-    window: Any,
-    pairs: Any,
-    words: Any,
-    dim: Any,
-) -> None:
-    """An item of more than FEW_VECTORS query vectors."""
-    group = query.shape[1] // keys.shape[1]
-    first, count, head = item[FIRST], item[VECTORS], item[HEAD]
-    tiles = (count + COLUMNS - 1) // COLUMNS
-    q_at, k_at, v_at = scratch(BLOCK, words), scratch(KEYS, words), scratch(KEYS, dim)
-    scores_at, weights_at, sums_at = scratch(KEYS, COLUMNS), scratch(KEYS, COLUMNS), scratch(BLOCK, dim)
-    state_at, last_at = scratch(_STATES, COLUMNS), scratch(_TILES, COLUMNS)
-    q = carray(pointer(q_at), (_TILES, words, COLUMNS), query.dtype)
-    k = carray(pointer(k_at), (KEYS, words), query.dtype)
-    scores = carray(pointer(scores_at), (KEYS, COLUMNS), np.float32)
-    sums = carray(pointer(sums_at), (_TILES, dim, COLUMNS), np.float32)
-    state = carray(pointer(state_at), (_TILES, _STATE, COLUMNS), np.float32)
-    last = carray(pointer(last_at), (_TILES, COLUMNS), np.int32)
-    earliest, latest = _load(query, queries, first, count, tiles, head, group, q, last, words)
-    _clear(sums, state, tiles, dim)
-    begin, end = item[BEGIN], item[END]
-    if window > 0:
-        begin = max(begin, earliest - window + 1)
-    steps_of = 2 if pairs else 1
-    for key in range(begin, end, KEYS):
-        some = min(KEYS, end - key)
-        padded = (some + ROWS - 1) // ROWS * ROWS
-        slots = table[item[LINE], key : key + some]
-        _copy(keys, slots, head, k, padded, words)
-        _copy_values(values, slots, head, v_at, padded, pairs, dim)
-        all_see = padded == some and key + some - 1 <= earliest and (window == 0 or key > latest - window)
-        for tile in range(tiles):
-            tile_state = state_at + tile * (_STATE * COLUMNS * 4)
-            score_lanes(pairs, words, q_at + tile * (words * COLUMNS * 4), k_at, padded, scores_at, tile_state)
-            if softcap > 0 or not all_see:
-                _adjust(scores, padded, key, end, last[tile], window, rate, softcap, state[tile, TOP])
-            weigh_lanes(pairs, scores_at, padded, scale, weights_at, tile_state)
-            add_lanes(pairs, dim, v_at, weights_at, padded // steps_of, sums_at + tile * (dim * COLUMNS * 4), tile_state)
-    part = item[PART]
-    for i in range(count):
-        place, tile, lane = (first + i) // group, i // COLUMNS, i % COLUMNS
-        which = head * group + (first + i) % group
-        if part < 0:
-            _write(sums[tile], lane, _ONE / state[tile, WEIGHT, lane], output[queries[place, FLAT], which], dim)
-        else:
-            partial = partials[queries[place, BASE] + part, which]
-            for d in range(dim):
-                partial[d] = sums[tile, d, lane]
-            partial[dim], partial[dim + 1] = state[tile, MOST, lane], state[tile, WEIGHT, lane]
+@cache
+def attend_blocks(element: type, key_dim: int, value_dim: int) -> Kernel:
+    """Attention of items of more than FEW_VECTORS query vectors; see ``attention_items`` for the arguments."""
+    pairs = element is np.uint16
+    size, per_word = (2, 2) if pairs else (4, 1)
+    width, value_width = key_dim // per_word, value_dim // per_word
+    room, value_room = filled(width), filled(value_dim)
+    query_tile, sums_tile = width * COLUMNS * 4, value_dim * COLUMNS * 4
+
+    def run(address: Any, begin: Any, end: Any) -> None:
+        items, queries, table = planned(address, end)
+        scale, rate, softcap = buffer(address, FACTORS_AT, (3,), np.float32)
+        heads, kv_heads, window = (integer(address, QUERY_HEADS), integer(address, KV_HEADS), integer(address, WINDOW))
+        group = heads // kv_heads
+        query, keys, values = (scratch(BLOCK, width), scratch(KEYS, room), scratch(KEYS, value_room))
+        scores, weights, sums = (scratch(KEYS, COLUMNS), scratch(KEYS, COLUMNS), scratch(BLOCK, value_dim))
+        states, rows, dump = (scratch(_STATES, COLUMNS), scratch(BLOCK, 2), scratch(1, value_dim))
+        for index in range(begin, end):
+            item = items[index]
+            first, count, head = item[FIRST], item[VECTORS], np.int64(item[HEAD])
+            tiles = (count + COLUMNS - 1) // COLUMNS
+            _find(queries, first, count, group, heads, head, tiles, integer(address, QUERY_AT), key_dim * size, rows)
+            for tile in range(tiles):
+                load_tile(width, rows + tile * (COLUMNS * 8), query + tile * query_tile)
+            earliest, latest = _start(queries, first, count, group, window, tiles, states, sums, value_dim)
+            begin_key, end_key = max(item[BEGIN], sight(earliest, window)), item[END]
+            for key in range(begin_key, end_key, KEYS):
+                slots = table[item[LINE], key : min(key + KEYS, end_key)]
+                padded = (len(slots) + ROWS - 1) // ROWS * ROWS
+                for j in range(padded):  # those that are left over repeat the last
+                    slot = np.int64(slots[min(j, len(slots) - 1)]) * kv_heads + head
+                    copy_row(width, integer(address, KEYS_AT) + slot * (key_dim * size), keys + j * (room * 4))
+                pool = integer(address, VALUES_AT) + head * (value_dim * size)
+                _copy_values(pool, kv_heads * (value_dim * size), slots, padded, values, pairs, value_width, value_room)
+                all_see = padded == len(slots) and key + padded - 1 <= earliest and key >= sight(latest, window)
+                for tile in range(tiles):
+                    state = states + tile * _STATE_BYTES
+                    score_tile(pairs, width, query + tile * query_tile, keys, padded, scores, state)
+                    if softcap > 0:
+                        bound(scores, padded * TILE_VECTORS, rate, softcap)
+                    if softcap > 0 or not all_see:
+                        hide_tile(scores, key, end_key, padded, state)
+                    weigh_tile(pairs, scores, padded, scale, weights, state)
+                    add_tile(pairs, value_dim, values, weights, padded // per_word, sums + tile * sums_tile, state)
+            for tile in range(tiles):
+                state, left = states + tile * _STATE_BYTES, count - tile * COLUMNS
+                _finish(address, queries, item, tile, left, group, heads, state, rows, dump, value_dim, size)
+                if item[PART] < 0:
+                    write_tile(pairs, value_dim, sums + tile * sums_tile, state + WEIGHT * _LINE_BYTES, rows)
+                else:
+                    write_tile(False, value_dim, sums + tile * sums_tile, state + WEIGHT * _LINE_BYTES, rows)
+
+    return Kernel(run)
 
 
 @inlined
-def _load(
-    query: Any,
+def _find(
     queries: Any,
     first: Any,
     count: Any,
-    tiles: Any,
-    head: Any,
     group: Any,
-    q: Any,
-    last: Any,
-    words: Any,
-) -> Any:
-    """Query vectors into the lanes, their positions into ``last``; lanes that are left over repeat the first one. Returns
-    the earliest and the latest position."""
-    earliest = latest = queries[first // group, POSITION]
+    heads: Any,
+    head: Any,
+    tiles: Any,
+    query: Any,
+    row_bytes: Any,
+    rows: Any,
+) -> None:
+    """The addresses of query vectors, one for each lane; lanes that are left over repeat the first."""
+    addresses = carray(pointer(rows), (BLOCK,), np.int64)
     for i in range(tiles * COLUMNS):
-        vector = first + (i if i < count else 0)
-        position = queries[vector // group, POSITION]
-        earliest, latest = min(earliest, position), max(latest, position)
-        tile, lane = i // COLUMNS, i % COLUMNS
-        last[tile, lane] = position
-        source = query[queries[vector // group, FLAT], head * group + vector % group]
-        for word in range(words):
-            q[tile, word, lane] = source[word]
+        addresses[i] = query + row_of(queries, first + (i if i < count else 0), group, heads, head) * row_bytes
+
+
+@inlined
+def _start(
+    queries: Any, first: Any, count: Any, group: Any, window: Any, tiles: Any, states: Any, sums: Any, dim: Any
+) -> Any:
+    """Clear the sums and set up the states. Returns the earliest and the latest position of the query vectors."""
+    total = carray(pointer(sums), (tiles * COLUMNS * dim,), np.float32)
+    for i in range(tiles * COLUMNS * dim):
+        total[i] = _ZERO
+    earliest = latest = queries[first // group, POSITION]
+    for tile in range(tiles):
+        state = carray(pointer(states + tile * _STATE_BYTES), (STATE, COLUMNS), np.float32)
+        sights = carray(pointer(states + tile * _STATE_BYTES), (STATE, COLUMNS), np.int32)
+        for lane in range(COLUMNS):
+            vector = first + min(tile * COLUMNS + lane, count - 1)
+            position = queries[vector // group, POSITION]
+            earliest, latest = min(earliest, position), max(latest, position)
+            state[MOST, lane], state[WEIGHT, lane] = NOTHING, _ZERO
+            sights[FROM, lane], sights[TO, lane] = sight(position, window), position
     return earliest, latest
 
 
 @inlined
-def _clear(sums: Any, state: Any, tiles: Any, dim: Any) -> None:
-    for tile in range(tiles):
-        for d in range(dim):
-            for lane in range(COLUMNS):
-                sums[tile, d, lane] = _ZERO
-        for lane in range(COLUMNS):
-            state[tile, MOST, lane], state[tile, WEIGHT, lane] = NOTHING, _ZERO
-
-
-@inlined
-def _copy(pool: Any, slots: Any, head: Any, into: Any, padded: Any, words: Any) -> None:
-    """``padded`` rows; those that are left over repeat the last one."""
-    for row in range(padded):
-        source, target = pool[np.uint32(slots[min(row, len(slots) - 1)]), head], into[row]
-        for word in range(words):
-            target[word] = source[word]
-
-
-@inlined
-def _copy_values(values: Any, slots: Any, head: Any, address: Any, padded: Any, pairs: Any, dim: Any) -> None:
-    """As _copy; with ``pairs``, the elements of two rows side by side."""
+def _copy_values(
+    pool: Any, slot_bytes: Any, slots: Any, padded: Any, target: Any, pairs: Any, width: Any, room: Any
+) -> None:
+    """As the keys; with ``pairs``, the elements of two rows side by side."""
     last = len(slots) - 1
     if pairs:
-        words = carray(pointer(address), (KEYS // 2, dim), np.uint32)
-        for row in range(0, padded, 2):
-            a, b = values[np.uint32(slots[min(row, last)]), head], values[np.uint32(slots[min(row + 1, last)]), head]
-            target = words[row // 2]
-            for d in range(dim):
-                target[d] = np.uint32(a[d]) | (np.uint32(b[d]) << np.uint32(16))
+        for j in range(0, padded, 2):
+            a, b = np.int64(slots[min(j, last)]), np.int64(slots[min(j + 1, last)])
+            mix_rows(width, pool + a * slot_bytes, pool + b * slot_bytes, target + j // 2 * (room * 4))
     else:
-        _copy(values, slots, head, carray(pointer(address), (KEYS, dim), values.dtype), padded, dim)
+        for j in range(padded):
+            copy_row(width, pool + np.int64(slots[min(j, last)]) * slot_bytes, target + j * (room * 4))
 
 
 @inlined
-def _adjust(scores: Any, count: Any, key: Any, end: Any, last: Any, window: Any, rate: Any, softcap: Any, top: Any) -> None:
-    """Bound scores, forget those of keys that a query does not see, and find the maxima again."""
+def _finish(
+    address: Any,
+    queries: Any,
+    item: Any,
+    tile: Any,
+    left: Any,
+    group: Any,
+    heads: Any,
+    state: Any,
+    rows: Any,
+    dump: Any,
+    dim: Any,
+    size: Any,
+) -> None:
+    """The addresses that the sums of a tile go to, and in WEIGHT by what they are multiplied: a part of a query leaves them
+    as they are, with the largest score and the sum of weights. ``left`` query vectors are in the tile or after it."""
+    targets = carray(pointer(rows), (COLUMNS,), np.int64)
+    lines, part = carray(pointer(state), (STATE, COLUMNS), np.float32), item[PART]
     for lane in range(COLUMNS):
-        top[lane] = LOWEST
-    for row in range(count):
-        line = scores[row]
-        if softcap > 0:
-            for lane in range(COLUMNS):
-                line[lane] = cap(line[lane], rate, softcap)
-        at = np.int32(key + row)
-        beyond = at >= end
-        for lane in range(COLUMNS):
-            hidden = beyond or at > last[lane] or (window > 0 and at <= last[lane] - window)
-            line[lane] = LOWEST if hidden else line[lane]
-            top[lane] = max(top[lane], line[lane])
-
-
-@inlined
-def _write(sums: Any, lane: Any, inverse: Any, target: Any, dim: Any) -> None:
-    for d in range(dim):
-        target[d] = narrow(sums[d, lane] * inverse, target)
+        vector, head = item[FIRST] + tile * COLUMNS + lane, np.int64(item[HEAD])
+        if lane >= left:
+            targets[lane] = dump
+        elif part < 0:
+            targets[lane] = integer(address, OUTPUT_AT) + row_of(queries, vector, group, heads, head) * (dim * size)
+            lines[WEIGHT, lane] = _ONE / lines[WEIGHT, lane]
+        else:
+            row = partial_of(queries, vector, group, heads, head, part)
+            targets[lane] = integer(address, PARTIALS_AT) + row * ((dim + 2) * 4)
+            result = carray(pointer(targets[lane]), (dim + 2,), np.float32)
+            result[dim], result[dim + 1], lines[WEIGHT, lane] = (lines[MOST, lane], lines[WEIGHT, lane], _ONE)

@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import carray
 
-from sgframe_cpu.scalars import exp, inlined
+from sgframe_cpu.atomics import pointer
+from sgframe_cpu.launch import buffer
+from sgframe_cpu.scalars import inlined
 
 BLOCK = 64
 """Most query vectors of an item: as many as share a copy of the keys and values."""
@@ -40,14 +43,52 @@ HEADER = 4
 
 NOTHING = np.float32(-1e30)
 """The largest score before there is any: finite, so that the difference from a hidden key's is not NaN."""
-LOWEST = np.float32(-np.inf)
 
-_ONE, _TWO, _FAR = np.float32(1), np.float32(2), np.float32(40)
+(
+    QUERY_AT,
+    KEYS_AT,
+    VALUES_AT,
+    OUTPUT_AT,
+    HEADER_AT,
+    ITEMS_AT,
+    QUERIES_AT,
+    PARTIALS_AT,
+    FACTORS_AT,
+    QUERY_HEADS,
+    KV_HEADS,
+    WINDOW,
+    ROWS_KERNEL,
+    BLOCKS_KERNEL,
+) = range(14)
+"""Arguments of the kernels that take items: the addresses of query [T, heads, key_dim], keys and values [slots, KV heads,
+…], output [T, heads, value_dim], header, items, queries, partial results [n, heads, value_dim + 2], and of the scores'
+factors [3] (float32: to the exponent of 2; and rate and softcap, see ``bound``); how many heads, and KV heads; the window or
+0; the addresses of the kernels for few query vectors and for many. A partial result is a weighted sum of values, the largest
+score and the sum of weights."""
 
 
 @inlined
-def cap(score: Any, rate: Any, softcap: Any) -> Any:
-    """softcap · tanh(rate / 2 · score), of which LLVM makes vectors."""
-    power = rate * score
-    power = _FAR if power > _FAR else power
-    return softcap * (_ONE - _TWO / (exp(power) + _ONE))
+def planned(address: Any, end: Any) -> Any:
+    """Inside a kernel: items, queries and page table."""
+    header = buffer(address, HEADER_AT, (HEADER,), np.int64)
+    items = buffer(address, ITEMS_AT, (end, ITEM_COLUMNS), np.int32)
+    queries = buffer(address, QUERIES_AT, (1, QUERY_COLUMNS), np.int32)
+    return items, queries, carray(pointer(header[TABLE]), (1, header[WIDTH]), np.int32)
+
+
+@inlined
+def sight(position: Any, window: Any) -> Any:
+    """The first position that a query sees."""
+    return position - window + 1 if window > 0 else 0
+
+
+@inlined
+def row_of(queries: Any, vector: Any, group: Any, heads: Any, head: Any) -> Any:
+    """Which row of all heads' query vectors, flat, that one of the KV head is."""
+    return queries[vector // group, FLAT] * heads + head * group + vector % group
+
+
+@inlined
+def partial_of(queries: Any, vector: Any, group: Any, heads: Any, head: Any, part: Any) -> Any:
+    """Which row of all heads' partial results, flat, a part of that query vector is."""
+    return (queries[vector // group, BASE] + part) * heads + head * group + vector % group

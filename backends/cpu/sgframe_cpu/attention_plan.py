@@ -27,7 +27,7 @@ from sgframe_cpu.attention_items import (
     TABLE,
     WIDTH,
 )
-from sgframe_cpu.attention_lanes import COLUMNS
+from sgframe_cpu.attention_tiles import COLUMNS
 from sgframe_cpu.scalars import inlined
 
 SPLIT = 256
@@ -63,14 +63,16 @@ class Plan:
         self._parts = 4 * tokens + 8 * threads
         self._shape = group, kv_heads, threads, self._parts
         self._partials: dict[tuple[int, int], npt.NDArray[np.float32]] = {}
-        lines = kv_heads * (self._parts * group // BLOCK + self._parts)  # an item and head has a part of a query at least
+        lines = kv_heads * (
+            self._parts * group // BLOCK + self._parts
+        )  # an item and head has a part of a query at least
         self.header: Ints64 = np.zeros(HEADER, np.int64)
         self.items: Ints32 = np.empty((lines, ITEM_COLUMNS), np.int32)
         self.queries: Ints32 = np.empty((tokens, QUERY_COLUMNS), np.int32)
         self.merges: Ints32 = np.empty((tokens, MERGE_COLUMNS), np.int32)
         self._drafts, self._costs = np.empty_like(self.items), np.empty(lines, np.int64)
         lists = (np.empty(length, np.int64) for length in (tokens, tokens, tokens, tokens + 1, _CLASSES + 1))
-        self._work = *lists, np.empty((tokens + 1, 4), np.int64), np.empty((2 * tokens, _SEGMENT), np.int64)
+        self._work = (*lists, np.empty((tokens + 1, 4), np.int64), np.empty((2 * tokens, _SEGMENT), np.int64))
 
     def partials(self, heads: int, value_dim: int) -> npt.NDArray[np.float32]:
         """Room for partial results [n, heads, value_dim + 2], of which a step has as many as it needs."""
@@ -82,7 +84,7 @@ class Plan:
         """Plan a step: ``rows`` [R] of ``table`` [lines, context], their first flat queries ``starts`` [R + 1] and how many
         tokens are in slots once the step's are, ``lengths`` [R]."""
         self.header[TABLE], self.header[WIDTH] = table.ctypes.data, table.shape[1]
-        arrays = self._work, self._drafts, self._costs, self.items, self.queries, self.merges
+        arrays = (self._work, self._drafts, self._costs, self.items, self.queries, self.merges)
         self.header[ITEMS], self.header[MERGES] = _fill(rows, starts, lengths, table, *self._shape, *arrays)
 
 
@@ -147,7 +149,7 @@ def _branch(
     open_[0, 0], open_[0, 1], open_[0, 2], open_[0, 3] = 0, len(rows), 0, -1
     while height:
         height -= 1
-        begin, end, depth, parent = open_[height, 0], open_[height, 1], open_[height, 2], open_[height, 3]
+        begin, end, depth, parent = (open_[height, 0], open_[height, 1], open_[height, 2], open_[height, 3])
         if end - begin == 1:
             _note(segments[count], begin, end, depth, lengths[order[begin]], parent)
             count += 1
@@ -174,13 +176,14 @@ def _branch(
 
 @inlined
 def _note(segment: Any, rows_begin: Any, rows_end: Any, begin: Any, end: Any, parent: Any) -> None:
-    segment[_ROWS_BEGIN], segment[_ROWS_END], segment[_BEGIN], segment[_END] = rows_begin, rows_end, begin, end
+    segment[_ROWS_BEGIN], segment[_ROWS_END], segment[_BEGIN], segment[_END] = (rows_begin, rows_end, begin, end)
     segment[_PARENT], segment[_FIRST_PART], segment[_PARTS] = parent, 0, 1
 
 
 @inlined
 def _common(rows: Any, firsts: Any, table: Any, order: Any, begin: Any, end: Any, depth: Any) -> Any:
-    """How far the lines of rows ``begin … end`` in the order are the same; they are up to ``depth``. Compared in vectors of 64 at a time."""
+    """How far the lines of rows ``begin … end`` in the order are the same, beyond ``depth``. Found
+    in strides of 64."""
     leader = table[rows[order[begin]]]
     shared = firsts[order[begin]]
     for index in range(begin + 1, end):
@@ -209,7 +212,7 @@ def _pays(own: Any, order: Any, begin: Any, end: Any, tokens: Any, keys: Any, gr
     return spared * keys > tokens * group * _PART
 
 
-@inlined
+@njit(error_model="numpy")
 def _cost(vectors: Any) -> Any:
     """Of a key for so many query vectors of a head."""
     blocks, rest = vectors // BLOCK, vectors % BLOCK
@@ -221,7 +224,7 @@ def _cost(vectors: Any) -> Any:
     return cost
 
 
-@inlined
+@njit(error_model="numpy")
 def _next_slot(rows: Any, firsts: Any, table: Any, member: Any, shared: Any) -> Any:
     """Where the line of ``member`` goes on; another place for each that has only its own left."""
     return np.int64(table[rows[member], shared]) if shared < firsts[member] else -1 - np.int64(member)
@@ -263,14 +266,16 @@ def _split(segments: Any, count: Any, places: Any, group: Any, kv_heads: Any, th
             segment[_FIRST_PART] = before[_FIRST_PART] + before[_PARTS]
 
 
-@inlined
+@njit(error_model="numpy")
 def _heads_together(vectors: Any, kv_heads: Any) -> Any:
     """How many heads an item of so many vectors of each takes: all heads of a slot lie together in memory."""
     return 1 if vectors > FEW_VECTORS else min(kv_heads, MOST_ROWS // vectors)
 
 
 @inlined
-def _list(segments: Any, count: Any, order: Any, places: Any, starts: Any, lengths: Any, queries: Any, merges: Any) -> Any:
+def _list(
+    segments: Any, count: Any, order: Any, places: Any, starts: Any, lengths: Any, queries: Any, merges: Any
+) -> Any:
     """Write the queries, in the order of rows, and the merges of those with several parts. Returns how many merges."""
     merged = base = 0
     for index in range(count):
@@ -278,7 +283,7 @@ def _list(segments: Any, count: Any, order: Any, places: Any, starts: Any, lengt
         row = order[segment[_ROWS_BEGIN]]
         if segment[_END] < lengths[row]:
             continue  # a prefix; the rows' own segments follow
-        parts, tokens = segment[_FIRST_PART] + segment[_PARTS], starts[row + 1] - starts[row]
+        parts, tokens = (segment[_FIRST_PART] + segment[_PARTS], starts[row + 1] - starts[row])
         for i in range(tokens):
             query, flat = queries[places[segment[_ROWS_BEGIN]] + i], starts[row] + i
             query[0], query[1], query[2] = flat, lengths[row] - tokens + i, base
@@ -295,7 +300,7 @@ def _cut(
 ) -> Any:
     """Write the items of a segment, whose line is that of ``row``. Returns how many items there are now."""
     place, after, parts = segment[_ROWS_BEGIN], segment[_ROWS_END], segment[_PARTS]
-    keys, several = segment[_END] - segment[_BEGIN], segment[_FIRST_PART] + parts > 1 or after - place > 1
+    keys, several = (segment[_END] - segment[_BEGIN], segment[_FIRST_PART] + parts > 1 or after - place > 1)
     end = places[after] * group
     for part in range(parts):
         begin_key = segment[_BEGIN] + keys * part // parts
@@ -308,7 +313,7 @@ def _cut(
             heads = _heads_together(vectors, kv_heads)
             for head in range(0, kv_heads, heads):
                 item = items[written]
-                item[0], item[1], item[2], item[3], item[4] = first, vectors, row, min(begin_key, seen), seen
+                item[0], item[1], item[2], item[3], item[4] = (first, vectors, row, min(begin_key, seen), seen)
                 item[5], item[6] = head, min(heads, kv_heads - head)
                 item[7] = segment[_FIRST_PART] + part if several else -1
                 costs[written] = _cost(vectors) * (item[4] - item[3]) * item[6]

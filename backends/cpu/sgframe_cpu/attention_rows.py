@@ -1,180 +1,161 @@
-"""Attention of a few query vectors over one line of keys: decode. Bound by memory: each key and value is read in place.
-
-A score is a dot product along the head, sixteen keys at a time. Knows arrays and items (see ``attention_items``) only.
+"""Attention of a few query vectors over one line of keys: decode. Bound by memory: each key and value is read in place, all
+KV heads of a slot one after the other, since they lie together.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numba import carray
 
 from sgframe_cpu.atomics import pointer
+from sgframe_cpu.attention_dots import TOGETHER, add_rows, score_rows, weigh_row
 from sgframe_cpu.attention_items import (
-    BASE,
     BEGIN,
     END,
+    FACTORS_AT,
     FEW_VECTORS,
     FIRST,
-    FLAT,
     HEAD,
     HEADS,
+    KEYS_AT,
+    KV_HEADS,
     LINE,
     MOST_ROWS,
     NOTHING,
+    OUTPUT_AT,
     PART,
+    PARTIALS_AT,
     POSITION,
+    QUERY_AT,
+    QUERY_HEADS,
+    VALUES_AT,
     VECTORS,
-    cap,
+    WINDOW,
+    partial_of,
+    planned,
+    row_of,
+    sight,
 )
-from sgframe_cpu.attention_lanes import FEW, KEYS, add_rows, score_rows, scratch, weigh_rows
-from sgframe_cpu.scalars import inlined, narrow
+from sgframe_cpu.attention_vectors import KEYS, bound, copy_row, filled, scratch, write_row
+from sgframe_cpu.launch import Kernel, buffer, integer
+from sgframe_cpu.scalars import inlined
 from sgframe_cpu.vectors import LANES
 
 _ONE, _ZERO = np.float32(1), np.float32(0)
+_VECTORS_OF_KEYS = KEYS // LANES
+
+
+@cache
+def attend_rows(element: type, key_dim: int, value_dim: int) -> Kernel:
+    """Attention of items of up to FEW_VECTORS query vectors; see ``attention_items`` for the arguments."""
+    pairs = element is np.uint16
+    size, per_word = (2, 2) if pairs else (4, 1)
+    width, room, value_room = (key_dim // per_word, filled(key_dim // per_word), filled(value_dim))
+
+    def run(address: Any, begin: Any, end: Any) -> None:
+        items, queries, table = planned(address, end)
+        scale, rate, softcap = buffer(address, FACTORS_AT, (3,), np.float32)
+        heads, kv_heads, window = (integer(address, QUERY_HEADS), integer(address, KV_HEADS), integer(address, WINDOW))
+        group = heads // kv_heads
+        query, sums, weight = (scratch(MOST_ROWS, room), scratch(MOST_ROWS, value_room), scratch(MOST_ROWS, LANES))
+        scores, weights = scratch(FEW_VECTORS, KEYS), scratch(FEW_VECTORS, KEYS)
+        most, factor, keys, values = (
+            scratch(MOST_ROWS, 1),
+            scratch(FEW_VECTORS, 1),
+            scratch(KEYS, 4),
+            scratch(KEYS, 4),
+        )
+        factors = carray(pointer(factor), (FEW_VECTORS,), np.float32)
+        for index in range(begin, end):
+            item = items[index]
+            first, count, head, part = (item[FIRST], np.int64(item[VECTORS]), np.int64(item[HEAD]), item[PART])
+            rows = item[HEADS] * count  # of the first head come all, then those of the next
+            for row in range(rows):
+                which = row_of(queries, first + row % count, group, heads, head + row // count)
+                copy_row(width, integer(address, QUERY_AT) + which * (key_dim * size), query + row * (room * 4))
+            _clear(sums, most, weight, rows, value_room)
+            earliest = queries[first // group, POSITION]
+            for i in range(1, count):
+                earliest = min(earliest, queries[(first + i) // group, POSITION])
+            begin_key, end_key = max(item[BEGIN], sight(earliest, window)), item[END]
+            for key in range(begin_key, end_key, KEYS):
+                padded = (min(KEYS, end_key - key) + LANES - 1) // LANES * LANES
+                slots = table[item[LINE], key : min(key + 2 * KEYS, end_key)]
+                _find(integer(address, KEYS_AT), slots, kv_heads * (key_dim * size), keys)
+                _find(integer(address, VALUES_AT), slots, kv_heads * (value_dim * size), values)
+                for row in range(0, rows, count):
+                    offset = head + row // count
+                    score_rows(
+                        pairs, width, query + row * (room * 4), count, keys, offset * (key_dim * size), padded, scores
+                    )
+                    if softcap > 0:
+                        bound(scores, count * _VECTORS_OF_KEYS, rate, softcap)
+                    for i in range(count):
+                        position = queries[(first + i) // group, POSITION]
+                        factors[i] = weigh_row(
+                            pairs,
+                            scores + i * (KEYS * 4),
+                            sight(position, window) - key,
+                            min(end_key, position + 1) - key,
+                            scale,
+                            weights + i * (KEYS * size),
+                            most + (row + i) * 4,
+                            weight + (row + i) * (LANES * 4),
+                        )
+                    for i in range(0, count, TOGETHER):
+                        add_rows(
+                            pairs,
+                            value_dim,
+                            min(TOGETHER, count - i),
+                            values,
+                            offset * (value_dim * size),
+                            padded,
+                            weights + i * (KEYS * size),
+                            sums + (row + i) * (value_room * 4),
+                            factor + i * 4,
+                        )
+            for row in range(rows):
+                vector, of = first + row % count, head + row // count
+                total = _sum(weight + row * (LANES * 4))
+                if part < 0:
+                    which = row_of(queries, vector, group, heads, of)
+                    target = integer(address, OUTPUT_AT) + which * (value_dim * size)
+                    write_row(pairs, value_dim, sums + row * (value_room * 4), _ONE / total, target)
+                else:
+                    which = partial_of(queries, vector, group, heads, of, part)
+                    target = integer(address, PARTIALS_AT) + which * ((value_dim + 2) * 4)
+                    write_row(False, value_dim, sums + row * (value_room * 4), _ONE, target)
+                    result = carray(pointer(target), (value_dim + 2,), np.float32)
+                    result[value_dim] = carray(pointer(most), (MOST_ROWS,), np.float32)[row]
+                    result[value_dim + 1] = total
+
+    return Kernel(run)
 
 
 @inlined
-def attend_rows(
-    item: Any,
-    queries: Any,
-    query: Any,
-    keys: Any,
-    values: Any,
-    output: Any,
-    table: Any,
-    partials: Any,
-    scale: Any,
-    rate: Any,
-    softcap: Any,
-    window: Any,
-    pairs: Any,
-    words: Any,
-    dim: Any,
-    word_room: Any,
-    dim_room: Any,
-) -> None:
-    """An item of up to FEW_VECTORS query vectors. The rooms are ``words`` and ``dim``, rounded up to whole vectors."""
-    group = query.shape[1] // keys.shape[1]
-    first, count, head, heads = item[FIRST], item[VECTORS], item[HEAD], item[HEADS]
-    q_at, sums_at, weight_at = scratch(MOST_ROWS, word_room), scratch(MOST_ROWS, dim_room), scratch(MOST_ROWS, LANES)
-    scores_at, weights_at = scratch(FEW_VECTORS, KEYS), scratch(FEW_VECTORS, KEYS)
-    keys_at, values_at = scratch(KEYS, 4), scratch(KEYS, 4)
-    most_at, factors_at = scratch(MOST_ROWS, 1), scratch(FEW_VECTORS, 1)
-    q = carray(pointer(q_at), (MOST_ROWS, word_room), query.dtype)
-    sums = carray(pointer(sums_at), (MOST_ROWS, dim_room), np.float32)
-    weight = carray(pointer(weight_at), (MOST_ROWS, LANES), np.float32)
-    scores = carray(pointer(scores_at), (FEW_VECTORS, KEYS), np.float32)
-    most = carray(pointer(most_at), (MOST_ROWS,), np.float32)
-    factors = carray(pointer(factors_at), (FEW_VECTORS,), np.float32)
-    key_rows, value_rows = carray(pointer(keys_at), (2 * KEYS,), np.int64), carray(pointer(values_at), (2 * KEYS,), np.int64)
-    earliest = queries[first // group, POSITION]
-    for h in range(heads):
-        earliest = _load(query, queries, first, count, head + h, group, q[h * count :], words, word_room)
-    _clear(sums, most, weight, count * heads, dim_room)
-    begin, end = item[BEGIN], item[END]
-    if window > 0:
-        begin = max(begin, earliest - window + 1)
-    weight_size = 2 if pairs else 4
-    for key in range(begin, end, KEYS):
-        some = min(KEYS, end - key)
-        padded = (some + LANES - 1) // LANES * LANES
-        _find(keys, values, table[item[LINE], key : end], key_rows, value_rows)
-        for h in range(heads):
-            k_off,v_off=(head+h)*keys.strides[1],(head+h)*values.strides[1]
-            score_rows(pairs, words, q_at + h * count * (word_room * 4), count, keys_at, k_off, padded, scores_at)
-            if softcap > 0:
-                _bound(scores, count, padded, rate, softcap)
-            for i in range(count):
-                last = queries[(first + i) // group, POSITION]
-                seen_from = last - window + 1 - key if window > 0 else 0
-                seen_to = min(end, last + 1) - key
-                row = h * count + i
-                factors[i] = weigh_rows(
-                    pairs,
-                    scores_at + i * (KEYS * 4),
-                    np.int32(seen_from),
-                    np.int32(seen_to),
-                    scale,
-                    weights_at + i * (KEYS * weight_size),
-                    most_at + row * 4,
-                    weight_at + row * (LANES * 4),
-                )
-            for i in range(0, count, FEW):
-                add_rows(
-                    pairs,
-                    dim,
-                    min(FEW, count - i),
-                    values_at, v_off,
-                    padded,
-                    weights_at + i * (KEYS * weight_size),
-                    sums_at + (h * count + i) * (dim_room * 4),
-                    factors_at + i * 4,
-                )
-    part = item[PART]
-    for row in range(heads * count):
-        i = first + row % count
-        place, which = i // group, (head + row // count) * group + i % group
-        total = _ZERO
-        for lane in range(LANES):
-            total += weight[row, lane]
-        if part < 0:
-            _write(sums[row], _ONE / total, output[queries[place, FLAT], which], dim)
-        else:
-            partial = partials[queries[place, BASE] + part, which]
-            for d in range(dim):
-                partial[d] = sums[row, d]
-            partial[dim], partial[dim + 1] = most[row], total
+def _clear(sums: Any, most: Any, weight: Any, rows: Any, room: Any) -> None:
+    for address, count, value in ((sums, rows * room, _ZERO), (weight, rows * LANES, _ZERO), (most, rows, NOTHING)):
+        line = carray(pointer(address), (count,), np.float32)
+        for i in range(count):
+            line[i] = value
 
 
 @inlined
-def _load(
-    query: Any, queries: Any, first: Any, count: Any, head: Any, group: Any, q: Any, words: Any, word_room: Any
-) -> Any:
-    """Query vectors, filled with zeros to whole vectors. Returns their earliest position."""
-    earliest = queries[first // group, POSITION]
-    for i in range(count):
-        place = (first + i) // group
-        earliest = min(earliest, queries[place, POSITION])
-        source, target = query[queries[place, FLAT], head * group + (first + i) % group], q[i]
-        for word in range(words):
-            target[word] = source[word]
-        for word in range(words, word_room):
-            target[word] = 0
-    return earliest
+def _find(pool: Any, slots: Any, slot_bytes: Any, rows: Any) -> None:
+    """The addresses of 2 · KEYS slots; those that are left over repeat the last."""
+    addresses = carray(pointer(rows), (2 * KEYS,), np.int64)
+    for i in range(len(slots)):
+        addresses[i] = pool + np.int64(slots[i]) * slot_bytes
+    for i in range(len(slots), 2 * KEYS):
+        addresses[i] = addresses[len(slots) - 1]
 
 
 @inlined
-def _clear(sums: Any, most: Any, weight: Any, count: Any, dim_room: Any) -> None:
-    for i in range(count):
-        for d in range(dim_room):
-            sums[i, d] = _ZERO
-        for lane in range(LANES):
-            weight[i, lane] = _ZERO
-        most[i] = NOTHING
-
-
-@inlined
-def _find(keys: Any, values: Any, slots: Any, key_rows: Any, value_rows: Any) -> None:
-    """The addresses of keys and values; those that are left over repeat the last one."""
-    count = min(2 * KEYS, len(slots))
-    for row in range(count):
-        slot = np.int64(slots[row])
-        key_rows[row] = keys.ctypes.data + slot * keys.strides[0]
-        value_rows[row] = values.ctypes.data + slot * values.strides[0]
-    for row in range(count, 2 * KEYS):
-        key_rows[row], value_rows[row] = key_rows[count - 1], value_rows[count - 1]
-
-
-@inlined
-def _bound(scores: Any, count: Any, padded: Any, rate: Any, softcap: Any) -> None:
-    for i in range(count):
-        for key in range(padded):
-            scores[i, key] = cap(scores[i, key], rate, softcap)
-
-
-@inlined
-def _write(sums: Any, inverse: Any, target: Any, dim: Any) -> None:
-    for d in range(dim):
-        target[d] = narrow(sums[d] * inverse, target)
+def _sum(address: Any) -> Any:
+    parts, total = carray(pointer(address), (LANES,), np.float32), _ZERO
+    for lane in range(LANES):
+        total += parts[lane]
+    return total

@@ -67,6 +67,7 @@ class NumbaCpuOps(TorchCpuOps):
 
     def _set_threads(self) -> None:
         super()._set_threads()
+        self._recordable = True
         self._team = Team(self.threads)
         self._attention = NumbaAttention(self._team)
         self._fused = FusedOps(self._team)
@@ -76,10 +77,13 @@ class NumbaCpuOps(TorchCpuOps):
         return weight.nbytes if can_pack(weight) else 0
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
-        return PackedLinear(weight, bias, self._team) if can_pack(weight) else super().linear(weight, bias)
+        if can_pack(weight):
+            return PackedLinear(weight, bias, self._team)
+        self._recordable = False  # what torch computes is in no recording
+        return super().linear(weight, bias)
 
     def recorded(self, hidden: Hidden, like: StepInputs, most_tokens: int) -> Hidden:
-        return StepProgram(hidden, self._team, like, most_tokens)
+        return StepProgram(hidden, self._team, like, most_tokens) if self._recordable else hidden
 
     def begin(self, step: StepInputs) -> None:
         self._attention.begin(step)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from numba import carray, njit
 
 from sgframe_cpu.atomics import add_up, call, pause, pointer, read, sem_init, sem_post, sem_wait, swap_if, write
+from sgframe_cpu.sources import named_by_sources
 
 Ints64 = npt.NDArray[np.int64]
 
@@ -25,7 +26,7 @@ items, GRAIN at once."""
 
 # Bytes. What one thread changes while others look at something else lies in another cache line.
 _CLAIMED, _DONE, _ITEMS, _LINE = 0, 64, 72, 128
-_EPOCH, _LAUNCHES, _COUNT, _COUNTERS, _ASLEEP, _SEMAPHORE, _CONTROLS = 0, 64, 72, 80, 128, 192, 256
+_EPOCH, _TABLE, _ASLEEP, _SEMAPHORE, _CONTROLS = 0, 64, 128, 192, 256
 
 _ITEM_BITS = 24
 """Of a claim; the bits above are the epoch, by which a thread that comes late knows that it does."""
@@ -38,16 +39,19 @@ class Table:
 
     def __init__(self, launches: Sequence[tuple[int, ...]]) -> None:
         self.launches: Ints64 = np.array(launches, np.int64).reshape(-1, FIELDS)
-        self.counters: Ints64 = np.zeros((len(launches), _LINE // 8), np.int64)
+        self._counters: Ints64 = np.zeros((len(launches), _LINE // 8), np.int64)
+        self._head = np.array([self.launches.ctypes.data, self._counters.ctypes.data, len(launches)], np.int64)
+        self.address: int = self._head.ctypes.data
 
 
 class Pool:
-    """``threads`` threads, of which the calling one is the first. One caller at a time."""
+    """``threads`` threads, of which the calling one is the first. Callers take turns."""
 
     def __init__(self, threads: int) -> None:
         self._controls = np.zeros(_CONTROLS // 8, np.int64)
         self._single = Table([(0,) * FIELDS])
         self._tables: list[Table] = []
+        self._turn = threading.Lock()
         address = self._controls.ctypes.data
         _set_up(address)
         for _ in range(threads - 1):
@@ -60,12 +64,14 @@ class Pool:
 
     def walk(self, table: Table) -> None:
         """Run all of ``table``; what its launches wrote is there when this returns."""
-        _walk(self._controls.ctypes.data, table.launches, table.counters)
+        with self._turn:
+            _walk(self._controls.ctypes.data, table.address)
 
     def run(self, launch: tuple[int, ...]) -> None:
         """Run one launch."""
-        self._single.launches[0] = launch
-        self.walk(self._single)
+        with self._turn:
+            self._single.launches[0] = launch
+            _walk(self._controls.ctypes.data, self._single.address)
 
 
 @cache
@@ -75,22 +81,23 @@ def pool(threads: int) -> Pool:
 
 
 @njit(cache=True)
+@named_by_sources
 def _set_up(controls: Any) -> None:
     sem_init(controls + _SEMAPHORE, 0, 0)
 
 
 @njit(cache=True, nogil=True)
-def _walk(controls: Any, launches: Any, counters: Any) -> None:
-    epoch, count = read(controls + _EPOCH) + 1, len(launches)
+@named_by_sources
+def _walk(controls: Any, table: Any) -> None:
+    epoch = read(controls + _EPOCH) + 1
+    launches, counters, count = carray(pointer(table), (3,), np.int64)
     for index in range(count):
-        line = counters.ctypes.data + index * _LINE
-        units = carray(pointer(launches[index, CELL]), (1,), np.int64)[0] + launches[index, UNIT] - 1
-        write(line + _ITEMS, units // launches[index, UNIT] * launches[index, TIMES])
+        launch = carray(pointer(launches + index * FIELDS * 8), (FIELDS,), np.int64)
+        line, units = counters + index * _LINE, carray(pointer(launch[CELL]), (1,), np.int64)[0] + launch[UNIT] - 1
+        write(line + _CLAIMED, epoch << _ITEM_BITS)  # first: who is late in the walk before must not claim by new items
+        write(line + _ITEMS, units // launch[UNIT] * launch[TIMES])
         write(line + _DONE, 0)
-        write(line + _CLAIMED, epoch << _ITEM_BITS)
-    write(controls + _LAUNCHES, launches.ctypes.data)
-    write(controls + _COUNTERS, counters.ctypes.data)
-    write(controls + _COUNT, count)
+    write(controls + _TABLE, table)  # one address: who is late sees one table or another, never parts of two
     write(controls + _EPOCH, epoch)
     for _ in range(read(controls + _ASLEEP)):
         sem_post(controls + _SEMAPHORE)
@@ -98,6 +105,7 @@ def _walk(controls: Any, launches: Any, counters: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+@named_by_sources
 def _serve(controls: Any) -> None:
     """What the other threads do, for ever."""
     seen = looks = 0
@@ -118,10 +126,11 @@ def _serve(controls: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+@named_by_sources
 def _work(controls: Any, epoch: Any) -> None:
     """Take part in the walk number ``epoch``. Returns when all is done, or another walk has begun meanwhile."""
-    launches, counters = read(controls + _LAUNCHES), read(controls + _COUNTERS)
-    for index in range(read(controls + _COUNT)):
+    launches, counters, count = carray(pointer(read(controls + _TABLE)), (3,), np.int64)
+    for index in range(count):
         launch = carray(pointer(launches + index * FIELDS * 8), (FIELDS,), np.int64)
         line = counters + index * _LINE
         items, grain = read(line + _ITEMS), launch[GRAIN]

@@ -60,9 +60,7 @@ class Team:
     def empty(self, *shape: int, like: Tensor) -> Tensor:
         """A new tensor of ``shape``, of the dtype of ``like``."""
         return (
-            torch.empty(shape, dtype=like.dtype)
-            if self.recording is None
-            else self.recording.empty(shape, like.dtype)
+            torch.empty(shape, dtype=like.dtype) if self.recording is None else self.recording.empty(shape, like.dtype)
         )
 
     @contextmanager

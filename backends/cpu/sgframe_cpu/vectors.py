@@ -10,9 +10,9 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 
 LANES = 16
 
@@ -38,11 +38,13 @@ class _BFloat(ir.Type):  # type: ignore[misc]
 INT32, INT64, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
 WORDS, FLOATS = ir.VectorType(INT32, LANES), ir.VectorType(FLOAT, LANES)
 _PAIRS, _BFLOATS = ir.VectorType(_BFloat(), 2 * LANES), ir.VectorType(_BFloat(), LANES)
+_HALVES = ir.VectorType(ir.IntType(16), LANES)
 
 
 def has_dot_product() -> bool:
-    """Whether this processor multiplies pairs of bfloat16."""
-    return bool(llvm.get_host_cpu_features().get("avx512bf16"))
+    """Whether the processor that is compiled for multiplies pairs of bfloat16: this one, or what NUMBA_CPU_NAME says."""
+    *_, features = cpu_target.target_context.codegen().magic_tuple()
+    return "+avx512bf16" in features.split(",")
 
 
 def int64(value: int) -> Any:
@@ -84,9 +86,16 @@ def multiply_add_words(builder: Any, sums: Any, a: Any, b: Any, pairs: bool) -> 
 
 def store(builder: Any, values: Any, address: Any, rounded: bool) -> None:
     """Write sixteen floats to ``address``, ``rounded`` to bfloat16 (to nearest, ties to even) or as they are."""
-    kind, align = (_BFLOATS, 2) if rounded else (FLOATS, 4)
-    values = builder.fptrunc(values, kind) if rounded else values
-    builder.store(values, pointer(builder, address, kind), align=align)
+    values = _rounded(builder, values) if rounded else values
+    builder.store(values, pointer(builder, address, values.type), align=2 if rounded else 4)
+
+
+def _rounded(builder: Any, values: Any) -> Any:
+    if has_dot_product():  # and so the conversion; elsewhere LLVM would call a function that no library here has
+        return builder.fptrunc(values, _BFLOATS)
+    bits = builder.bitcast(values, WORDS)
+    odd = builder.and_(builder.lshr(bits, _all(16)), _all(1))
+    return builder.trunc(builder.lshr(builder.add(builder.add(bits, _all(0x7FFF)), odd), _all(16)), _HALVES)
 
 
 def loop(
@@ -123,9 +132,13 @@ def multiply_add(builder: Any, sums: Any, a: Any, b: Any) -> Any:
 
 def low(builder: Any, words: Any) -> Any:
     """The bfloat16 in the low halves of ``words``, as floats."""
-    return builder.bitcast(builder.shl(words, ir.Constant(WORDS, [16] * LANES)), FLOATS)
+    return builder.bitcast(builder.shl(words, _all(16)), FLOATS)
 
 
 def high(builder: Any, words: Any) -> Any:
     """Those in the high halves."""
-    return builder.bitcast(builder.and_(words, ir.Constant(WORDS, [0xFFFF0000] * LANES)), FLOATS)
+    return builder.bitcast(builder.and_(words, _all(0xFFFF0000)), FLOATS)
+
+
+def _all(word: int) -> Any:
+    return ir.Constant(WORDS, [word] * LANES)

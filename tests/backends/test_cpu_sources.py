@@ -1,0 +1,45 @@
+"""A compiled function is named by the sources that it is made of, so that the cache on disk never gives old code for new."""
+
+from __future__ import annotations
+
+import pytest
+
+from sgframe_cpu import sources
+
+
+@pytest.fixture
+def name(tmp_path, monkeypatch):
+    """``name(**modules)``: what the function ``run`` of module ``a`` is called, in a package of those."""
+    monkeypatch.setattr(sources, "_PACKAGE", tmp_path)
+
+    def compute(**modules):
+        def run():
+            """Nothing."""
+
+        for module, text in modules.items():
+            (tmp_path / f"{module}.py").write_text(text)
+        run.__code__ = run.__code__.replace(co_filename=str(tmp_path / "a.py"))
+        run.__qualname__ = "run"
+        sources._digest.cache_clear()
+        return sources.named_by_sources(run).__qualname__
+
+    return compute
+
+
+A, B = "from sgframe_cpu.b import (\n    ONE,\n)", "from sgframe_cpu import c"
+
+
+def test_the_same_sources_give_the_same_name(name):
+    first = name(a=A, b=B, c="ONE = 1")
+    assert first.startswith("run.")
+    assert name(a=A, b=B, c="ONE = 1") == first
+
+
+@pytest.mark.parametrize("changed", ["a", "b", "c"])
+def test_what_is_imported_belongs_to_them(name, changed):
+    modules = {"a": A, "b": B, "c": "ONE = 1"}
+    assert name(**modules) != name(**modules | {changed: modules[changed] + "\n"})
+
+
+def test_other_modules_do_not(name):
+    assert name(a=A, b="", c="ONE = 1") == name(a=A, b="", c="ONE = 2")
