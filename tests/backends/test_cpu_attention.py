@@ -82,6 +82,22 @@ def test_agrees_with_the_definition(mix, heads, kv_heads):
     close(it.compiled(), it.plain())
 
 
+def test_more_heads_to_a_group_than_an_item_takes():
+    it = case([2, 9], [40, 9], heads=71, kv_heads=1)
+    close(it.compiled(), it.plain())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("key_dim", "value_dim"), [(10, 6), (24, 40), (80, 80), (192, 128)])
+def test_heads_of_any_size(key_dim, value_dim, dtype):
+    it = case(*MIXES["mixed"], dtype=dtype)
+    it.query = torch.randn(len(it.query), 6, key_dim).to(dtype)
+    pool = len(it.kv.keys)
+    it.kv = LayerKV(torch.randn(pool, 2, key_dim).to(dtype), torch.randn(pool, 2, value_dim).to(dtype))
+    close(it.compiled(), it.plain(), tolerance=1e-5 if dtype == torch.float32 else 2**-5)
+
+
 @pytest.mark.parametrize("window", [1, 7, 64, 1000])
 def test_sliding_window(window):
     it = case(*MIXES["mixed"])

@@ -43,3 +43,26 @@ def test_what_is_imported_belongs_to_them(name, changed):
 
 def test_other_modules_do_not(name):
     assert name(a=A, b="", c="ONE = 1") == name(a=A, b="", c="ONE = 2")
+
+
+def test_without_a_place_for_the_cache_functions_are_compiled_at_each_start():
+    def make(cache=False):
+        def decorate(function):
+            if cache:
+                raise RuntimeError("cannot cache function: no locator available")
+            return function
+
+        return decorate
+
+    def run():
+        return 1
+
+    assert sources.compiled(make)(run)() == 1
+
+
+def test_other_faults_of_compiling_are_told():
+    def make(cache=False):
+        raise RuntimeError("no such thing")
+
+    with pytest.raises(RuntimeError, match="no such thing"):
+        sources.compiled(make)(lambda: 1)

@@ -9,6 +9,7 @@ import scripted_grammar
 from scheduler_bench import VOCAB, Bench, expected_output
 from scripted_speculator import ScriptedSpeculator, right, right_until, speculation, wrong
 
+from sgframe.interfaces.backend import LEAST_SAMPLES
 from sgframe.messages import Finish, Ints, StepOutput, ints
 from sgframe.sampling import TokenSampling
 from sgframe.scheduler.speculation import Speculation
@@ -181,14 +182,23 @@ def test_where_no_guess_is_worth_it_a_single_one_is_made_now_and_then() -> None:
     assert bench.scheduler.counters.guessed_tokens == 4
 
 
-def test_all_samples_of_a_step_are_no_more_than_the_rows_there_may_be() -> None:
-    bench = Bench(max_running=3, speculation=speculation(right))
+def test_a_single_row_is_guessed_for_as_well() -> None:
+    bench = Bench(max_running=1, speculation=speculation(right))
     bench.add(1, PROMPT, max_tokens=9)
-    bench.add(2, PROMPT, max_tokens=9)
     bench.step()
     batch = bench.step()
     assert batch is not None
-    assert sorted(batch.samples) == [1, 2]
+    assert list(batch.samples) == [5]
+
+
+def test_all_samples_of_a_step_are_no_more_than_sixteen_or_the_rows_there_may_be() -> None:
+    bench = Bench(256, max_running=3, max_step_tokens=64, speculation=speculation(right, wide_step=1000))
+    for id in (1, 2, 3):
+        bench.add(id, [id, 7], max_tokens=50)
+    bench.step()
+    batch = bench.step()
+    assert batch is not None
+    assert sum(batch.samples) == LEAST_SAMPLES == 16
 
 
 def test_nothing_is_guessed_beside_a_prompt() -> None:
@@ -198,6 +208,19 @@ def test_nothing_is_guessed_beside_a_prompt() -> None:
     bench.add(2, list(range(20)), max_tokens=1)
     steps = [bench.step() for _ in range(3)]
     assert [bool(batch and batch.guesses) for batch in steps] == [False, False, True]
+
+
+def test_nothing_is_guessed_after_the_last_token_of_a_prompt_that_is_not_computed_yet() -> None:
+    bench = Bench(speculation=speculation(right), max_running=16, max_step_tokens=16)
+    prompt = list(range(17))
+    bench.add(1, prompt, max_tokens=30)
+    steps = [bench.step() for _ in range(3)]
+    assert [list(batch.counts) for batch in steps if batch] == [[16], [1], [5]]
+    bench.add(2, [*prompt, 7], max_tokens=1)
+    while 2 not in bench.finished:
+        bench.step()
+    assert next(output.cached_tokens for output in bench.taken if output.id == 2) == 17
+    assert 1 not in bench.finished
 
 
 def test_guesses_take_no_slot_that_is_not_there() -> None:

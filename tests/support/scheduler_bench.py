@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sgframe.assembly.providers import PluginSettings
 from sgframe.clock import StepClock
+from sgframe.interfaces.backend import LEAST_SAMPLES
 from sgframe.interfaces.cache import Cache
 from sgframe.interfaces.policy import Policy
 from sgframe.messages import (
@@ -85,7 +86,7 @@ class CheckingWorker:
             self.tokens[addition.row].extend(addition.tokens)
         slots = iter(batch.slots)
         guesses = {guess.row: list(guess.tokens) for guess in batch.guesses}
-        assert sum(batch.samples) <= self.max_rows
+        assert sum(batch.samples) <= max(self.max_rows, LEAST_SAMPLES)
         sampled, logprobs, prompt_logprobs, scores = [], [], [], []
         for row, count, samples in zip(batch.rows, batch.counts, batch.samples, strict=True):
             start, guessed = len(self.slots[row]), guesses.get(row, [])

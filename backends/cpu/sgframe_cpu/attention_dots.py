@@ -49,6 +49,7 @@ from sgframe_cpu.vectors import (
 TOGETHER = 4
 """Query vectors whose sums of values are added together."""
 
+_CACHE_LINE = 64
 _FOURS = range(0, LANES, 4)
 _FOLDS = (
     [[four + lane for four in _FOURS for i in (first, first + 1) for lane in (i, i + LANES)] for first in (0, 2)],
@@ -64,23 +65,39 @@ _ORDER = [[*_EIGHTS[0], *_EIGHTS[1]].index(element) for element in range(2 * LAN
 
 @intrinsic(prefer_literal=True)
 def score_rows(
-    _: Any, pairs: Any, width: Any, query: Any, vectors: Any, keys: Any, offset: Any, count: Any, scores: Any
+    _: Any,
+    pairs: Any,
+    width: Any,
+    query: Any,
+    vectors: Any,
+    keys: Any,
+    offset: Any,
+    count: Any,
+    scores: Any,
+    dim: Any,
+    values: Any,
+    values_offset: Any,
 ) -> Any:
     """``scores`` [vectors, KEYS] = ``query`` [vectors, width] · the rows [width] of words at the addresses ``keys`` [count]
-    and ``offset`` bytes further. Rows that stand KEYS further in ``keys`` are asked for meanwhile.
+    and ``offset`` bytes further. ``count`` is a multiple of LANES; rows of ``query`` are filled up with zeros.
 
-    ``count`` is a multiple of LANES; rows of ``query`` are filled up with zeros."""
-    inner, signature = width.literal_value, types.void(pairs, width, *[types.intp] * 6)
+    Rows that stand KEYS further in ``keys`` are asked for meanwhile, and half of each such row [dim] of ``values``; the
+    other half by ``add_rows``. So the requests are spread over the time that all takes.
+    """
+    inner, signature = width.literal_value, types.void(pairs, width, *[types.intp] * 6, dim, types.intp, types.intp)
 
     def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-        query, vectors, keys, offset, count, scores = arguments[2:]
+        query, vectors, keys, offset, count, scores = arguments[2:8]
+        early, _late = _halves(dim.literal_value, pairs.literal_value)
 
         def sixteen(first: Any, nothing: Sums) -> Sums:
             rows = [_row(builder, keys, builder.add(first, int64(key)), offset) for key in range(LANES)]
             ahead = builder.add(first, int64(KEYS))
 
             def ask(key: Any, nothing: Sums) -> Sums:
-                _fetch(builder, _row(builder, keys, builder.add(ahead, key), offset), WORD * inner)
+                row = builder.add(ahead, key)
+                _fetch(builder, _row(builder, keys, row, offset), range(0, WORD * inner, _CACHE_LINE))
+                _fetch(builder, _row(builder, arguments[9], row, arguments[10]), early)
                 return nothing
 
             def one(vector: Any, nothing: Sums) -> Sums:
@@ -158,7 +175,7 @@ def add_rows(
     factors: Any,
 ) -> Any:
     """``sums`` [vectors, dim] · ``factors`` [vectors] += ``weights`` [vectors, KEYS] · the rows [dim] at the addresses
-    ``values`` [count] and ``offset`` bytes further. Rows that stand KEYS further in ``values`` are asked for meanwhile.
+    ``values`` [count] and ``offset`` bytes further. Half of each row KEYS further is asked for meanwhile.
 
     1 … TOGETHER vectors, an even ``count``; rows of ``sums`` are filled up."""
     width, signature = dim.literal_value, types.void(pairs, dim, *[types.intp] * 7)
@@ -188,6 +205,9 @@ class _AddRows:
         self._count = min(4 * LANES, width - first)
         self._line = filled(width) * WORD
         self._size, self._keys = (2, 2) if pairs else (4, 1)  # bytes of an element; keys of a step
+        _early, late = _halves(width, pairs)
+        here = range(first * self._size, (first + self._count) * self._size)
+        self._asked = [line for line in late if line in here]
 
     def __call__(self, values: Any, offset: Any, count: Any, weights: Any, sums: Any, factors: Any) -> None:
         builder, first = self._builder, self._first
@@ -203,7 +223,7 @@ class _AddRows:
             rows = [_row(builder, values, builder.add(key, int64(i)), offset) for i in range(self._keys)]
             for i in range(self._keys):
                 ahead = _row(builder, values, builder.add(key, int64(KEYS + i)), offset)
-                _fetch(builder, at(builder, ahead, (int64(first), self._size)), self._count * self._size)
+                _fetch(builder, ahead, self._asked)
             parts, added = self._parts(rows), []
             for row, totals in enumerate(before):
                 place = at(builder, weights, (int64(row), KEYS * self._size), (key, self._size))
@@ -245,15 +265,22 @@ def _row(builder: Any, rows: Any, index: Any, offset: Any) -> Any:
     return builder.add(load(builder, at(builder, rows, (index, 8)), INT64, 8), offset)
 
 
-def _fetch(builder: Any, address: Any, size: int) -> None:
-    """Ask for ``size`` bytes, to be in the second-level cache when they are read.
+def _halves(dim: int, pairs: bool) -> tuple[Sequence[int], Sequence[int]]:
+    """The cache lines of a row of values, in bytes from its begin."""
+    lines = range(0, dim * (2 if pairs else 4), _CACHE_LINE)
+    return lines[: (len(lines) + 1) // 2], lines[(len(lines) + 1) // 2 :]
 
-    Measured: 1 × 8,000 keys from memory 2.1 times as quick; into the first-level cache, or from nearer, it gains nothing.
+
+def _fetch(builder: Any, row: Any, lines: Sequence[int]) -> None:
+    """Ask for ``lines`` of a row, to be in the second-level cache when they are read.
+
+    Measured on one core, 1 × 8,000 keys from memory: 2.3 times as quick. Into the first-level cache, from nearer, or all at
+    once before a block, it gains half of that or nothing.
     """
     kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, INT32, INT32, INT32])
     prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    for line in range(0, size, 64):
-        place = builder.inttoptr(at(builder, address, (int64(line), 1)), cgutils.voidptr_t)
+    for line in lines:
+        place = builder.inttoptr(at(builder, row, (int64(line), 1)), cgutils.voidptr_t)
         builder.call(prefetch, [place, *(ir.Constant(INT32, flag) for flag in (0, 2, 1))])
 
 

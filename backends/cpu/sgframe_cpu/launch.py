@@ -15,7 +15,7 @@ from numba import carray, cfunc, types
 from sgframe_cpu.atomics import pointer
 from sgframe_cpu.pool import Ints64, pool
 from sgframe_cpu.scalars import FAST, inlined
-from sgframe_cpu.sources import named_by_sources
+from sgframe_cpu.sources import compiled
 
 _SIGNATURE = types.void(types.intp, types.intp, types.intp)
 
@@ -28,7 +28,7 @@ class Kernel:
     """
 
     def __init__(self, run: Callable[[int, int, int], None]) -> None:
-        self._function = cfunc(_SIGNATURE, cache=True, fastmath=FAST, error_model="numpy")(named_by_sources(run))
+        self._function = compiled(cfunc, _SIGNATURE, fastmath=FAST, error_model="numpy")(run)
         self._serial = self._function.ctypes
         self.address: int = self._function.address
         self.name = run.__qualname__.partition(".")[0]  # the function that made it

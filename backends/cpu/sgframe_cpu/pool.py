@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import carray, njit
 
 from sgframe_cpu.atomics import add_up, call, pause, pointer, read, sem_init, sem_post, sem_wait, swap_if, write
-from sgframe_cpu.sources import named_by_sources
+from sgframe_cpu.sources import compiled
 
 Ints64 = npt.NDArray[np.int64]
 
@@ -80,14 +80,12 @@ def pool(threads: int) -> Pool:
     return Pool(threads)
 
 
-@njit(cache=True)
-@named_by_sources
+@compiled(njit)
 def _set_up(controls: Any) -> None:
     sem_init(controls + _SEMAPHORE, 0, 0)
 
 
-@njit(cache=True, nogil=True)
-@named_by_sources
+@compiled(njit, nogil=True)
 def _walk(controls: Any, table: Any) -> None:
     epoch = read(controls + _EPOCH) + 1
     launches, counters, count = carray(pointer(table), (3,), np.int64)
@@ -104,8 +102,7 @@ def _walk(controls: Any, table: Any) -> None:
     _work(controls, epoch)
 
 
-@njit(cache=True, nogil=True)
-@named_by_sources
+@compiled(njit, nogil=True)
 def _serve(controls: Any) -> None:
     """What the other threads do, for ever."""
     seen = looks = 0
@@ -125,8 +122,7 @@ def _serve(controls: Any) -> None:
             looks = 0
 
 
-@njit(cache=True, nogil=True)
-@named_by_sources
+@compiled(njit, nogil=True)
 def _work(controls: Any, epoch: Any) -> None:
     """Take part in the walk number ``epoch``. Returns when all is done, or another walk has begun meanwhile."""
     launches, counters, count = carray(pointer(read(controls + _TABLE)), (3,), np.int64)

@@ -8,6 +8,8 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from sgframe_cpu.sources import compiled
+
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 """Fast-math flags of the kernels. Not ``nnan`` or ``ninf``: masked scores are -inf, and NaN must reach the logits."""
 
@@ -57,9 +59,9 @@ _ONE, _C2, _C3 = np.float32(1), np.float32(1 / 2), np.float32(1 / 6)
 _C4, _C5, _C6 = np.float32(1 / 24), np.float32(1 / 120), np.float32(1 / 720)
 
 
-@njit(
-    cache=True, forceinline=True, fastmath={"contract"}, error_model="numpy"
-)  # reassociation would undo the rounding by _MAGIC
+@compiled(
+    njit, forceinline=True, fastmath={"contract"}, error_model="numpy"
+)  # reassociation would undo _MAGIC's rounding
 def exp(x: Any) -> Any:
     """e^x in float32 for x ≤ 88, to about 2e-7 relative; below -87 it is e^-87. NaN stays NaN. LLVM vectorises it."""
     x = _LOWEST if x < _LOWEST else x

@@ -23,6 +23,22 @@ def named_by_sources(function: _Function) -> _Function:
     return function
 
 
+def compiled(decorator: Callable[..., Any], *signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """numba's ``decorator`` with its cache on disk; or without, where neither the package's folder nor the home can be
+    written and NUMBA_CACHE_DIR names none: then kernels are compiled at each start."""
+
+    def compile_it(function: Callable[..., Any]) -> Any:
+        named = named_by_sources(function)
+        try:
+            return decorator(*signature, cache=True, **options)(named)
+        except RuntimeError as error:
+            if "cannot cache" not in str(error):
+                raise
+            return decorator(*signature, **options)(named)
+
+    return compile_it
+
+
 @cache
 def _digest(file: Path) -> str:
     found, todo = dict[Path, str](), [file]

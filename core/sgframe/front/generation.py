@@ -36,27 +36,40 @@ class OutputStream:
     def take(self, output: TokenOutput) -> Delta:
         """The piece that ``output`` adds. ``finished`` tells whether it is the last one."""
         finish = output.finish
-        tokens = tuple(output.tokens)
-        self._count += len(tokens)
-        self._forced += output.forced
+        tokens, logprobs = tuple(output.tokens), output.logprobs
         self._cache = self._cache or output.cache
         ending = finish is not None and finish.matched is not None and not self._params.include_stop
-        text = self._text.feed(b"".join(map(self._bytes, tokens[:-1] if ending else tokens)))
+        text, read = self._read(tokens[:-1] if ending else tokens)
+        if self._text.matched is not None:  # what came with it, forced or guessed, does not count
+            tokens, logprobs = tokens[:read], None if logprobs is None else logprobs[:read]
         if finish is not None:
             text += self._text.finish()
         matched = self._text.matched
+        self._count += len(tokens)
+        self._forced += min(output.forced, len(tokens))
         self.finished = finish is not None or matched is not None
         return Delta(
             index=self.index,
             text=text,
             tokens=tokens,
             usage=Usage(self._prompt_len, self._count, output.cached_tokens, self._cache, self._forced),
-            logprobs=None if output.logprobs is None else tuple(output.logprobs),
+            logprobs=None if logprobs is None else tuple(logprobs),
             prompt_logprobs=None if output.prompt_logprobs is None else tuple(output.prompt_logprobs),
             finish_reason="stop" if matched is not None else finish.reason if finish is not None else None,
             stop_match=matched if matched is not None else finish.matched if finish is not None else None,
             abort_cause=finish.detail if matched is None and finish is not None else "",
         )
+
+    def _read(self, tokens: tuple[int, ...]) -> tuple[str, int]:
+        """The text of ``tokens`` up to the one that completes a stop string, and how many those are."""
+        if not self._params.stop or len(tokens) < 2:
+            return self._text.feed(b"".join(map(self._bytes, tokens))), len(tokens)
+        text = ""
+        for count, token in enumerate(tokens, 1):
+            text += self._text.feed(self._bytes(token))
+            if self._text.matched is not None:
+                return text, count
+        return text, len(tokens)
 
     def _bytes(self, token: int) -> bytes:
         if self._params.skip_special_tokens and self._tokenizer.is_special(token):

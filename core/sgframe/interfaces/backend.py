@@ -10,6 +10,9 @@ from typing import Any, Protocol
 from sgframe.interfaces.source import Checkpoint
 from sgframe.messages import Loaded, Masks, ScheduleBatch, StepOutput
 
+LEAST_SAMPLES = 16
+"""A step may sample at so many positions, if its rows have guesses, even where fewer rows may run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:

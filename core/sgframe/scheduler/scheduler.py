@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from sgframe.clock import StepClock
+from sgframe.interfaces.backend import LEAST_SAMPLES
 from sgframe.interfaces.cache import Cache
 from sgframe.interfaces.policy import Policy
 from sgframe.messages import Finish, GenerateRequest, GrammarUse, Masks, ScheduleBatch, StepOutput, TokenOutput, ints
@@ -209,7 +210,7 @@ class Scheduler:
         self.memory.grow_all(decoding, 1)
         plain = decoding
         if self._speculation is not None and not prefilling and not self.waiting:
-            room = min(self.limits.max_step_tokens, self.limits.max_running) - len(decoding)
+            room = min(self.limits.max_step_tokens, max(self.limits.max_running, LEAST_SAMPLES)) - len(decoding)
             plain = self._speculation.schedule(decoding, room, self._next, self.memory)
         self._next.compute_one_each(plain)
         budget -= len(decoding)

@@ -47,8 +47,8 @@ class Speculation:
 
     def _guess(self, request: Request, rows: int, limit: int) -> Ints:
         """At most ``limit`` tokens that may follow what is known and promised of ``request``, one of so many ``rows``."""
-        if request.guide is not None or limit < 1:
-            return ints()
+        if request.guide is not None or limit < 1 or request.scheduled < request.prompt_len:
+            return ints()  # the last token of a prompt completes what is shared of it, which guesses would hold up
         try:
             if request.trust is None:
                 request.trust = Trust(self._speculator.guesser())
