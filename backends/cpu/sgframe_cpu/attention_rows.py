@@ -70,21 +70,8 @@ def attend_rows(element: type, key_dim: int, value_dim: int) -> Kernel:
         for index in range(begin, end):
             item = items[index]
             first, count, head = item[FIRST], np.int64(item[VECTORS]), np.int64(item[HEAD])
-            rows = item[HEADS] * count  # of the first head come all, then those of the next
-            _load(
-                queries,
-                first,
-                count,
-                rows,
-                group,
-                heads,
-                head,
-                integer(address, QUERY_AT),
-                key_bytes,
-                width,
-                query,
-                room,
-            )
+            source, rows = integer(address, QUERY_AT), item[HEADS] * count
+            _load(queries, item, heads, group, source, key_bytes, width, query, room)
             _clear(sums, most, weight, rows, value_room)
             end_key = item[END]
             for key in range(_begin(queries, item, group, window), end_key, KEYS):
@@ -110,19 +97,8 @@ def attend_rows(element: type, key_dim: int, value_dim: int) -> Kernel:
                         parts = weights + i * (KEYS * size)
                         add_rows(pairs, value_dim, some, values, at_value, padded, parts, into, factors + i * 4)
             for row in range(rows):
-                _finish(
-                    address,
-                    queries,
-                    item,
-                    row,
-                    heads,
-                    group,
-                    sums + row * (value_room * 4),
-                    most,
-                    weight,
-                    pairs,
-                    value_dim,
-                )
+                own = sums + row * (value_room * 4)
+                _finish(address, queries, item, row, heads, group, own, most, weight, pairs, value_dim)
 
     return Kernel(run)
 
@@ -130,20 +106,19 @@ def attend_rows(element: type, key_dim: int, value_dim: int) -> Kernel:
 @inlined
 def _load(
     queries: Any,
-    first: Any,
-    count: Any,
-    rows: Any,
-    group: Any,
+    item: Any,
     heads: Any,
-    head: Any,
+    group: Any,
     source: Any,
     row_bytes: Any,
     width: Any,
     target: Any,
     room: Any,
 ) -> None:
-    for row in range(rows):
-        which = row_of(queries, first + row % count, group, heads, head + row // count)
+    """Query vectors into rows: of the item's first head come all, then those of the next."""
+    count = np.int64(item[VECTORS])
+    for row in range(item[HEADS] * count):
+        which = row_of(queries, item[FIRST] + row % count, group, heads, np.int64(item[HEAD]) + row // count)
         copy_row(width, source + which * row_bytes, target + row * (room * 4))
 
 
