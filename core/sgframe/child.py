@@ -51,13 +51,17 @@ def perform(letter: Letter, pulse: Pulse) -> None:
 
 
 def main() -> None:
-    """Entry of ``python -m sgframe.child PULSE_FD``."""
+    """Entry of ``python -m sgframe.child PULSE_FD FOLDER``."""
     pulse_fd = int(sys.argv[1])
     os.set_inheritable(pulse_fd, False)
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)  # sent to the whole group; the parent decides when its children end
     stdin = sys.stdin.buffer
-    letter = read_letter(stdin)
+    try:
+        letter = read_letter(stdin)
+    except EOFError:
+        shutil.rmtree(sys.argv[2], ignore_errors=True)
+        _leave(1)
     setproctitle(f"sgframe::{letter.name}")
     configure_logging(letter.log, letter.name)
     threading.Thread(target=_follow_parent, args=(stdin.fileno(), letter.folder), name="lifeline", daemon=True).start()

@@ -54,9 +54,9 @@ def write_letter(pipe: IO[bytes], letter: Letter) -> None:
 
 
 def read_letter(pipe: IO[bytes]) -> Letter:
-    """Raises SystemExit when the parent died before it had written the letter."""
+    """Raises EOFError when the parent died before it had written the letter."""
     size = int.from_bytes(pipe.read(8), "little")
     data = pipe.read(size)
-    if not data:
-        raise SystemExit(1)
+    if not data or len(data) < size:
+        raise EOFError
     return msgspec.json.decode(data, type=Letter)

@@ -126,7 +126,7 @@ def start_process(letter: Letter, listener: Listener) -> Child:
     pulse_in, pulse_out = os.pipe()
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "sgframe.child", str(pulse_out)],
+        [sys.executable, "-P", "-m", "sgframe.child", str(pulse_out), letter.folder],
         stdin=subprocess.PIPE,
         pass_fds=[pulse_out],
         env={**os.environ, "PYTHONPATH": path},

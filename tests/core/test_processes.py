@@ -14,6 +14,8 @@ import psutil
 import pytest
 from servers import SIMULATED, Server, served, wait_for
 
+from sgframe.front.folders import private_folder
+
 SLOW = (*SIMULATED, "--set", "simulated.step_seconds=0.05")
 LONG = {"model": "simulated", "prompt": "abc", "max_tokens": 2000, "ignore_eos": True}
 
@@ -80,7 +82,7 @@ def test_a_killed_child_is_seen_at_once_and_waiting_clients_are_told(server: Ser
 
 
 @pytest.mark.parametrize("when", [0.0, 0.3, 1.0, "ready", "busy"])
-def test_when_the_front_is_killed_nothing_stays_behind(when: float | str) -> None:
+def test_when_the_front_is_killed_nothing_stays_behind(when: float | str, monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory() as folder:
         server = Server(SLOW, Path(folder))
         try:
@@ -94,6 +96,13 @@ def test_when_the_front_is_killed_nothing_stays_behind(when: float | str) -> Non
             pids = [server.process.pid, *(child.pid for child in front.children(recursive=True))]
             front.kill()
             server.process.wait()
+            wait_for(lambda: not any(psutil.pid_exists(pid) for pid in pids), 5, "the end of all processes")
+            if isinstance(
+                when, float
+            ):  # it may have had no child yet that would remove its folder: the next start does
+                with monkeypatch.context() as patch:
+                    patch.setattr(tempfile, "tempdir", folder)
+                    private_folder().rmdir()
             wait_for(lambda: everything_gone(pids, server), 5, "the end of all processes and files")
         finally:
             server.close()

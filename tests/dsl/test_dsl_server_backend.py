@@ -353,7 +353,7 @@ async def test_a_closed_backend_fails_what_is_open_and_leaves_nothing(server: Se
         await on(server, server.open())
     server.close()
     await until(lambda: programs.sessions[0].closed)
-    assert [thread for thread in threading.enumerate() if thread.name.startswith("sgframe::sgf.Server")] == []
+    await until(lambda: not [each for each in threading.enumerate() if each.name.startswith("sgframe::sgf.Server")])
 
 
 async def test_a_close_while_it_connects_ends_the_attempt(make: Any) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import compress
 
 from sgframe.errors import ModelError, SgframeError
-from sgframe.interfaces.backend import Executor, ExecutorSpec
+from sgframe.interfaces.backend import LEAST_SAMPLES, Executor, ExecutorSpec
 from sgframe.messages import (
     Ints,
     LedgerLine,
@@ -131,8 +131,9 @@ class SimulatedExecutor(Executor):
                     f"step {batch.step}: row {row.row} is to compute {found[0]} tokens from {row.computed} on and to sample "
                     f"{found[1]}; with {len(guess.tokens)} guesses it is {due} of each from {len(row.tokens) - 1} on"
                 )
-        if sum(batch.samples) > self._table.size:
-            raise PlanFault(f"step {batch.step} samples {sum(batch.samples)} tokens; there are {self._table.size} rows")
+        most = max(self._table.size, LEAST_SAMPLES)
+        if sum(batch.samples) > most:
+            raise PlanFault(f"step {batch.step} samples {sum(batch.samples)} tokens, and {most} is the most")
 
     def _cost(self, batch: ScheduleBatch) -> float:
         settings = self._settings

@@ -91,10 +91,13 @@ class AsyncEngine:
             )
         engine = cls(settings, choices, progress or _ignore)
         with _journal(settings):
-            engine._folder = private_folder()
+            source: ModelSource = choices[Seam.SOURCE].build()
+            engine.checkpoint = await in_thread(lambda: source.resolve(settings.model, engine._progress))
+            choices[Seam.TRANSPORT].load()
+            engine._folder = private_folder()  # late: a kill before there are children leaves it to the next start
             engine._transport = choices[Seam.TRANSPORT].build(folder=engine._folder)
             try:
-                await engine._start()
+                await engine._start(source)
             except BaseException:
                 await engine.close()
                 raise
@@ -103,10 +106,8 @@ class AsyncEngine:
     _folder: Path
     _transport: Transport
 
-    async def _start(self) -> None:
+    async def _start(self, source: ModelSource) -> None:
         settings = self.settings
-        source: ModelSource = self.choices[Seam.SOURCE].build()
-        self.checkpoint = await in_thread(lambda: source.resolve(settings.model, self._progress))
         self._channel: AsyncChannel = self._transport.listen_async(FRONT_CHANNEL)
         start = start_thread if self._transport.in_process else start_process
         about = settings, self.choices, self.checkpoint, self._folder
