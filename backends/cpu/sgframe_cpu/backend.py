@@ -46,9 +46,6 @@ class CpuBackend(Backend):
 
     def executor(self) -> CpuExecutor:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch loads its OpenMP library
-        os.environ.setdefault(
-            "THP_MEM_ALLOC_ENABLE", "1"
-        )  # huge pages: attention at long contexts takes 0.9 of the time
         from sgframe_cpu.executor import CpuExecutor  # noqa: PLC0415 (loads torch)
 
         return CpuExecutor(self._settings)

@@ -1,7 +1,7 @@
 """The register tile that all matrix products are made of: a few rows times 32 columns of a packed weight.
 
 The sums of a tile stay in registers while it walks down the inner dimension; 8 × 32 is the largest that does, and keeps
-both multipliers of the processor busy (measured on Zen 4: 98 % of the peak of one core; numba's own vectoriser: 20 %).
+both multipliers of the processor busy (measured on Zen 4: 227 GFLOP/s of one core, of about 230).
 """
 
 from __future__ import annotations
