@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from sgframe_cpu.arena import Arena
 from sgframe_cpu.linear import PackedLinear, can_pack, pack
 from sgframe_cpu.linear_kernels import ROW_GROUP
 from sgframe_cpu.team import Team
@@ -83,14 +84,14 @@ def test_long_sums_are_as_exact_as_those_of_torch():
 
 
 def test_pack_lays_words_of_32_columns_side_by_side():
-    packed = pack(torch.arange(40 * 4, dtype=torch.float32).reshape(40, 4)).view(np.float32)
+    packed = pack(torch.arange(40 * 4, dtype=torch.float32).reshape(40, 4), Arena()).view(np.float32)
     assert packed.shape == (2, 4, COLUMNS)
     assert packed[0, 1, :3].tolist() == [1, 5, 9]  # element 1 of columns 0, 1, 2
     assert packed[1, 0, :9].tolist() == [128, 132, 136, 140, 144, 148, 152, 156, 0]
 
 
 def test_a_word_of_bfloat16_holds_two_neighbours():
-    packed = pack(torch.tensor([[1.0, 2.0]]).bfloat16())
+    packed = pack(torch.tensor([[1.0, 2.0]]).bfloat16(), Arena())
     assert hex(packed[0, 0, 0]) == "0x40003f80"
 
 

@@ -60,6 +60,31 @@ def test_the_next_step_overwrites_what_the_last_gave(ops, hidden):
     assert not torch.equal(first, again)
 
 
+@pytest.fixture
+def head(ops):
+    torch.manual_seed(1)
+    norm, output = torch.randn(32), ops.linear(torch.randn(100, 32))
+    return lambda states: output(ops.rms_norm(states, norm, 1e-6))
+
+
+def test_logits_are_the_same_bit_by_bit(ops, head):
+    program = ops.recorded_head(head, torch.zeros(1, 32), MOST)
+    for count in (1, 7, MOST, 2):
+        states = torch.randn(count, 32)
+        torch.testing.assert_close(program(states), head(states), atol=0, rtol=0)
+
+
+def test_more_logits_are_computed_without_the_program(ops, head):
+    program, states = ops.recorded_head(head, torch.zeros(1, 32), MOST), torch.randn(MOST + 1, 32)
+    torch.testing.assert_close(program(states), head(states), atol=0, rtol=0)
+
+
+def test_a_recorded_step_leaves_no_work_to_the_threads_of_torch(ops, hidden):
+    torch.set_num_threads(2)
+    ops.recorded(hidden, step_of([0]), MOST)
+    assert torch.get_num_threads() == 1
+
+
 def test_a_model_with_a_layer_that_has_no_kernel_is_not_recorded(ops):
     embedding = torch.randn(100, 33, dtype=torch.bfloat16)
     layer = ops.linear(torch.randn(8, 33, dtype=torch.bfloat16))  # rows of a half word

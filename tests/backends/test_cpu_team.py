@@ -37,6 +37,21 @@ def test_every_item_is_run_once(threads, items, grain):
     assert counts[:items].tolist() == [1] * items
 
 
+def _note(address, begin, end):
+    begins = buffer(address, 0, (end,), np.int64)
+    for item in range(begin, end):
+        begins[item] = begin
+
+
+note = Kernel(_note)
+
+
+def test_a_claim_does_not_reach_into_the_part_of_another_thread():
+    begins, cell = np.zeros(10, np.int64), np.array([10], np.int64)
+    Walk([Launch(note, (begins.ctypes.data,), cell.ctypes.data, grain=4)], threads=2)()
+    assert begins.tolist() == [0, 0, 0, 0, 4, 5, 5, 5, 5, 9]  # parts of 5 items, claimed by 4
+
+
 def test_items_follow_from_the_cell_when_a_walk_begins():
     counts, cell = np.zeros(12, np.int64), np.array([0], np.int64)
     walk = Walk([Launch(count, (counts.ctypes.data, 12), cell.ctypes.data, unit=4, times=3)], threads=2)

@@ -109,7 +109,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.model, self.ops = ToyModel(), RecordingOps()
-        self.kv = allocate(self.model.kv_shapes, SLOTS + 1, torch.float32, torch.device("cpu"))
+        self.kv = allocate(self.model.kv_shapes, SLOTS + 1, torch.float32, self.ops.empty)
         for tensor in self.kv[0]:
             tensor.normal_(generator=torch.Generator().manual_seed(1))
         self.page_table = torch.randperm(SLOTS, generator=torch.Generator().manual_seed(2)).int().view(-1, CONTEXT)
@@ -223,7 +223,7 @@ def test_a_replay_runs_no_python_and_reads_the_tensors_of_its_recording(bench: B
 
 def test_each_size_is_run_before_it_is_recorded_the_largest_first() -> None:
     ops, model = RecordingOps(), ToyModel()
-    kv = allocate(model.kv_shapes, SLOTS + 1, torch.float32, ops.device)
+    kv = allocate(model.kv_shapes, SLOTS + 1, torch.float32, ops.empty)
     DecodeGraphs(model, kv, ops, torch.zeros(4, CONTEXT, dtype=torch.int32), 4, SPARE)
     assert [len(step.rows) for step in model.runs] == [4, 4, 4, 2, 2, 1, 1]  # once more to learn the sizes
     assert all(isinstance(step, FixedStep) for step in model.runs)
@@ -271,6 +271,6 @@ def test_a_model_that_waits_for_the_device_cannot_be_recorded() -> None:
             return super().logits(hidden) * float(hidden.amax())
 
     model, ops = Waiting(), RecordingOps()
-    kv = allocate(model.kv_shapes, SLOTS + 1, torch.float32, ops.device)
+    kv = allocate(model.kv_shapes, SLOTS + 1, torch.float32, ops.empty)
     with pytest.raises(ModelError, match=r"a step of 2 rows .* on cpu: operation not permitted.*; set graphs to false"):
         DecodeGraphs(model, kv, ops, torch.zeros(2, CONTEXT, dtype=torch.int32), 2, SPARE)

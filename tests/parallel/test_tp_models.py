@@ -80,7 +80,7 @@ def run(group: Group, folder: str, prompt: list[int]) -> dict:
     model = load_model(
         Path(folder), read_config(Path(folder)), torch.float32, ops, group, lambda *call: progress.append(call)
     )
-    kv = allocate(model.kv_shapes, LENGTH + OUTPUT, torch.float32, ops.device)
+    kv = allocate(model.kv_shapes, LENGTH + OUTPUT, torch.float32, ops.empty)
     tokens, logits, done = list(prompt), [], 0
     for chunk in CHUNKS + [1] * (OUTPUT - 1):
         logits.append(one_step(model, kv, tokens[done : done + chunk], done))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import torch
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from sgframe_cpu.backend import preferred_dtypes
 from sgframe_cpu.fused import FusedOps
 from sgframe_cpu.linear import PackedLinear, can_pack
 from sgframe_cpu.memory import available_memory, cores
-from sgframe_cpu.program import StepProgram
+from sgframe_cpu.program import HeadProgram, StepProgram
 from sgframe_cpu.quantizer import Quantizer
 from sgframe_cpu.sampling import Sampling
 from sgframe_cpu.team import Team
@@ -24,7 +25,7 @@ from sgframe_torch.drawing import DrawTable
 from sgframe_torch.executor import TorchExecutor
 from sgframe_torch.kv import LayerKV
 from sgframe_torch.logprobs import Ranked
-from sgframe_torch.ops import DeviceOps, Hidden, Linear, QKNorm
+from sgframe_torch.ops import DeviceOps, Head, Hidden, Linear, QKNorm
 from sgframe_torch.rows import StepInputs
 
 KV_SHARE = 0.25
@@ -82,8 +83,19 @@ class NumbaCpuOps(TorchCpuOps):
         self._recordable = False  # what torch computes is in no recording
         return super().linear(weight, bias)
 
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        return torch.from_numpy(self._team.arena.bytes(prod(shape) * dtype.itemsize)).view(dtype).view(shape)
+
     def recorded(self, hidden: Hidden, like: StepInputs, most_tokens: int) -> Hidden:
-        return StepProgram(hidden, self._team, like, most_tokens) if self._recordable else hidden
+        if not self._recordable:
+            return hidden
+        torch.set_num_threads(
+            1
+        )  # what is left to torch is small; its threads would go on looking for work on our cores
+        return StepProgram(hidden, self._team, like, most_tokens)
+
+    def recorded_head(self, head: Head, like: Tensor, most: int) -> Head:
+        return HeadProgram(head, self._team, like, most) if self._recordable else head
 
     def begin(self, step: StepInputs) -> None:
         self._attention.begin(step)

@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sgframe_cpu.arena import Arena
 from sgframe_cpu.attention import element_of
 from sgframe_cpu.linear_kernels import ROW_GROUP, linear
 from sgframe_cpu.team import Team
 from sgframe_cpu.tiles import COLUMNS
 
-_CACHE_LINE = 64
+CLAIM = 2**17
+"""Bytes of a weight that a thread claims at once: neighbours, so that the processor fetches ahead."""
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -29,7 +31,7 @@ class PackedLinear:
     def __init__(self, weight: Tensor, bias: Tensor | None, team: Team) -> None:
         self._columns, self._inner = weight.shape
         self._team = team
-        self._weight = pack(weight)
+        self._weight = pack(weight, team.arena)
         self._bias = np.zeros(len(self._weight) * COLUMNS, np.float32)
         if bias is not None:
             self._bias[: self._columns] = bias.float().numpy()
@@ -52,26 +54,20 @@ class PackedLinear:
             self._columns,
             unit=ROW_GROUP,
             times=len(self._weight),
+            grain=max(1, CLAIM // self._weight[0].nbytes),
         )
         return output
 
 
-def pack(weight: Tensor) -> np.ndarray:
-    """``weight`` [out, in] as words [blocks, words, COLUMNS], aligned to cache lines: word w of a column holds its elements
+def pack(weight: Tensor, arena: Arena) -> np.ndarray:
+    """``weight`` [out, in] as words [blocks, words, COLUMNS] in ``arena``: word w of a column holds its elements
     2w and 2w + 1 in bfloat16, its element w in float32. Columns that fill the last block are zero."""
     words = weight.contiguous().view(torch.uint32).numpy()
     columns, inner = words.shape
     blocks, whole = -(-columns // COLUMNS), columns // COLUMNS
-    packed = aligned(blocks * inner * COLUMNS).reshape(blocks, inner, COLUMNS)
+    packed = arena.bytes(blocks * inner * COLUMNS * 4).view(np.uint32).reshape(blocks, inner, COLUMNS)
     packed[:whole] = words[: whole * COLUMNS].reshape(whole, COLUMNS, inner).transpose(0, 2, 1)
     if whole < blocks:
         packed[whole] = 0
         packed[whole, :, : columns - whole * COLUMNS] = words[whole * COLUMNS :].T
     return packed
-
-
-def aligned(count: int) -> np.ndarray:
-    """``count`` words that begin with a cache line; what is in them is left open."""
-    room = np.empty(count * 4 + _CACHE_LINE, np.uint8)
-    start = -room.ctypes.data % _CACHE_LINE
-    return room[start : start + count * 4].view(np.uint32)

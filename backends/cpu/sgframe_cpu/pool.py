@@ -1,7 +1,10 @@
-"""Threads that walk a table of launches together: of each they claim items until none are left, and meet before the next.
+"""Threads that walk a table of launches together, and meet before the next. Of each launch, every thread has a part of its
+own: it claims items from the front of that, and then from what others have left of theirs.
 
 A thread that the system keeps off its core holds up what it has claimed and no more; one that does not wake up in time is
 not waited for. (With OpenMP's loops, where all must come, 16 rows beside busy processes took 1.7 to 2.5 times as long.)
+That a thread reads neighbours one after the other, and the same in each step, keeps memory busy and caches warm: one row
+through 270 MB of linear layers took 6.1 ms, and 7.7 where items were dealt out by turns; 16 rows 9.5 and 10.8.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ FUNCTION, ARGUMENTS, CELL, UNIT, TIMES, GRAIN, FIELDS = range(7)
 items, GRAIN at once."""
 
 # Bytes. What one thread changes while others look at something else lies in another cache line.
-_CLAIMED, _DONE, _ITEMS, _LINE = 0, 64, 72, 128
-_EPOCH, _TABLE, _ASLEEP, _SEMAPHORE, _CONTROLS = 0, 64, 128, 192, 256
+_DONE, _ITEMS, _CLAIMS, _CLAIM = 0, 8, 64, 64
+_EPOCH, _TABLE, _THREADS, _ASLEEP, _SEMAPHORE, _CONTROLS = 0, 64, 72, 128, 192, 256
 
 _ITEM_BITS = 24
 """Of a claim; the bits above are the epoch, by which a thread that comes late knows that it does."""
@@ -37,9 +40,9 @@ _PATIENCE = 20_000
 class Table:
     """Launches as the threads read them, and their counters. Late threads may look at it even after the next has come."""
 
-    def __init__(self, launches: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, launches: Sequence[tuple[int, ...]], threads: int) -> None:
         self.launches: Ints64 = np.array(launches, np.int64).reshape(-1, FIELDS)
-        self._counters: Ints64 = np.zeros((len(launches), _LINE // 8), np.int64)
+        self._counters: Ints64 = np.zeros((len(launches), (_CLAIMS + threads * _CLAIM) // 8), np.int64)
         self._head = np.array([self.launches.ctypes.data, self._counters.ctypes.data, len(launches)], np.int64)
         self.address: int = self._head.ctypes.data
 
@@ -49,17 +52,19 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self._controls = np.zeros(_CONTROLS // 8, np.int64)
-        self._single = Table([(0,) * FIELDS])
+        self._controls[_THREADS // 8] = threads
+        self._threads = threads
+        self._single = Table([(0,) * FIELDS], threads)
         self._tables: list[Table] = []
         self._turn = threading.Lock()
         address = self._controls.ctypes.data
         _set_up(address)
-        for _ in range(threads - 1):
-            threading.Thread(target=_serve, args=(address,), name="compute", daemon=True).start()
+        for member in range(1, threads):
+            threading.Thread(target=_serve, args=(address, member), name="compute", daemon=True).start()
 
     def table(self, launches: Sequence[tuple[int, ...]]) -> Table:
         """A table for ``walk``, kept for good."""
-        self._tables.append(Table(launches))
+        self._tables.append(Table(launches, self._threads))
         return self._tables[-1]
 
     def walk(self, table: Table) -> None:
@@ -87,29 +92,31 @@ def _set_up(controls: Any) -> None:
 
 @compiled(njit, nogil=True)
 def _walk(controls: Any, table: Any) -> None:
-    epoch = read(controls + _EPOCH) + 1
+    epoch, threads = read(controls + _EPOCH) + 1, read(controls + _THREADS)
     launches, counters, count = carray(pointer(table), (3,), np.int64)
     for index in range(count):
         launch = carray(pointer(launches + index * FIELDS * 8), (FIELDS,), np.int64)
-        line, units = counters + index * _LINE, carray(pointer(launch[CELL]), (1,), np.int64)[0] + launch[UNIT] - 1
-        write(line + _CLAIMED, epoch << _ITEM_BITS)  # first: who is late in the walk before must not claim by new items
-        write(line + _ITEMS, units // launch[UNIT] * launch[TIMES])
+        line, units = _counters(counters, index, threads), carray(pointer(launch[CELL]), (1,), np.int64)[0]
+        items = (units + launch[UNIT] - 1) // launch[UNIT] * launch[TIMES]
+        for part in range(threads):  # first: who is late in the walk before must not claim by new items
+            write(line + _CLAIMS + part * _CLAIM, epoch << _ITEM_BITS | _begin(part, items, threads))
+        write(line + _ITEMS, items)
         write(line + _DONE, 0)
     write(controls + _TABLE, table)  # one address: who is late sees one table or another, never parts of two
     write(controls + _EPOCH, epoch)
     for _ in range(read(controls + _ASLEEP)):
         sem_post(controls + _SEMAPHORE)
-    _work(controls, epoch)
+    _work(controls, epoch, 0)
 
 
 @compiled(njit, nogil=True)
-def _serve(controls: Any) -> None:
+def _serve(controls: Any, member: Any) -> None:
     """What the other threads do, for ever."""
     seen = looks = 0
     while True:
         epoch = read(controls + _EPOCH)
         if epoch != seen:
-            _work(controls, epoch)
+            _work(controls, epoch, member)
             seen, looks = epoch, 0
         elif looks < _PATIENCE:
             looks += 1
@@ -123,25 +130,45 @@ def _serve(controls: Any) -> None:
 
 
 @compiled(njit, nogil=True)
-def _work(controls: Any, epoch: Any) -> None:
+def _work(controls: Any, epoch: Any, member: Any) -> None:
     """Take part in the walk number ``epoch``. Returns when all is done, or another walk has begun meanwhile."""
+    threads = read(controls + _THREADS)
     launches, counters, count = carray(pointer(read(controls + _TABLE)), (3,), np.int64)
     for index in range(count):
         launch = carray(pointer(launches + index * FIELDS * 8), (FIELDS,), np.int64)
-        line = counters + index * _LINE
-        items, grain = read(line + _ITEMS), launch[GRAIN]
-        claim = read(line + _CLAIMED)
-        while claim >> _ITEM_BITS == epoch and claim - (epoch << _ITEM_BITS) < items:
-            if swap_if(line + _CLAIMED, claim, claim + grain):
-                begin = claim - (epoch << _ITEM_BITS)
-                end = min(begin + grain, items)
-                call(launch[FUNCTION], launch[ARGUMENTS], begin, end)
-                add_up(line + _DONE, end - begin)
-            claim = read(line + _CLAIMED)
-        looks = 0
-        while claim >> _ITEM_BITS == epoch and read(line + _DONE) < items:
+        line = _counters(counters, index, threads)
+        items = read(line + _ITEMS)
+        for turn in range(threads):
+            _claim(launch, line, (member + turn) % threads, items, threads, epoch)
+        own, looks = line + _CLAIMS + member * _CLAIM, 0
+        while read(own) >> _ITEM_BITS == epoch and read(line + _DONE) < items:
             looks += 1
             pause(looks)
-            claim = read(line + _CLAIMED)
-        if claim >> _ITEM_BITS != epoch:
+        if read(own) >> _ITEM_BITS != epoch:
             return
+
+
+@compiled(njit, nogil=True)
+def _claim(launch: Any, line: Any, part: Any, items: Any, threads: Any, epoch: Any) -> None:
+    """Run what is left of ``part``."""
+    cell, end, grain = line + _CLAIMS + part * _CLAIM, _begin(part + 1, items, threads), launch[GRAIN]
+    claim = read(cell)
+    while claim >> _ITEM_BITS == epoch and claim - (epoch << _ITEM_BITS) < end:
+        if swap_if(cell, claim, claim + grain):
+            first = claim - (epoch << _ITEM_BITS)
+            last = min(first + grain, end)
+            call(launch[FUNCTION], launch[ARGUMENTS], first, last)
+            add_up(line + _DONE, last - first)
+        claim = read(cell)
+
+
+@compiled(njit, nogil=True)
+def _begin(part: Any, items: Any, threads: Any) -> Any:
+    """The first item of ``part``."""
+    return (part * items + threads - 1) // threads
+
+
+@compiled(njit, nogil=True)
+def _counters(counters: Any, index: Any, threads: Any) -> Any:
+    """The address of those of launch number ``index``."""
+    return counters + index * (_CLAIMS + threads * _CLAIM)

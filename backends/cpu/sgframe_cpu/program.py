@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sgframe_cpu.team import Recording, Team
-from sgframe_torch.ops import Hidden
+from sgframe_torch.ops import Head, Hidden
 from sgframe_torch.rows import StepInputs
 
 
@@ -44,3 +44,22 @@ class StepProgram:
             fixed[:count] = values
         self._recording(count)
         return self._hidden[:count]
+
+
+class HeadProgram:
+    """Computes the same as ``head`` for up to ``most`` hidden states like ``like`` [n, hidden]; more go to ``head`` itself.
+    The next call overwrites what it gives."""
+
+    def __init__(self, head: Head, team: Team, like: Tensor, most: int) -> None:
+        self._plain, self._most = head, most
+        self._states = torch.zeros(most, like.shape[-1], dtype=like.dtype)
+        with team.record(most) as self._recording:
+            self._logits = head(self._states)
+
+    def __call__(self, states: Tensor) -> Tensor:
+        count = len(states)
+        if count > self._most:
+            return self._plain(states)
+        self._states[:count] = states
+        self._recording(count)
+        return self._logits[:count]

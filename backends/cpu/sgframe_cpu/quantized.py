@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sgframe_cpu.attention import element_of
-from sgframe_cpu.linear import aligned
+from sgframe_cpu.linear import CLAIM
 from sgframe_cpu.linear_kernels import ROW_GROUP
 from sgframe_cpu.quantized_kernels import group_totals, quantized_linear
 from sgframe_cpu.team import Team
@@ -28,7 +28,6 @@ from sgframe_cpu.vectors import LANES
 
 _SLICE = 64 * LANES
 """Columns that are quantized at once: what that takes in float32 is a part of a large layer's weight."""
-_GRAIN = 2
 _TOTALS_GRAIN = 8
 
 
@@ -132,7 +131,7 @@ class QuantizedLinear:
         self._columns, self._inner = weight.shape
         self._team, self._form = team, form
         blocks, *block = form.shape(*weight.shape)
-        self._weight = aligned(blocks * block[0] * block[1]).reshape(blocks, *block)
+        self._weight = team.arena.bytes(blocks * prod(block) * 4).view(np.uint32).reshape(blocks, *block)
         self._bias = torch.zeros(blocks * LANES)
         if bias is not None:
             self._bias[: self._columns] = bias
@@ -163,7 +162,7 @@ class QuantizedLinear:
             *(self._inner, self._columns, groups, self._inner // self._form.depth // groups),
             unit=ROW_GROUP,
             times=len(self._weight),
-            grain=_GRAIN,
+            grain=max(1, CLAIM // self._weight[0].nbytes),
         )
         return output
 

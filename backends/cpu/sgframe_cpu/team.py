@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sgframe_cpu.arena import Arena
 from sgframe_cpu.launch import Kernel, Launch, Walk
 from sgframe_cpu.pool import Ints64
 
@@ -31,6 +32,8 @@ class Team:
         self.threads = threads
         self._tokens = np.zeros(1, np.int64)
         self.recording: Recording | None = None
+        self.arena = Arena()
+        """For what is read in every step."""
 
     @property
     def tokens(self) -> int:

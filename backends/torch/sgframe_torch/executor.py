@@ -168,7 +168,7 @@ class TorchExecutor(Executor):
     def _compute(self, inputs: StepInputs, sampled_at: Tensor) -> tuple[Tensor, Tensor]:
         self._ops.begin(inputs)
         hidden = self._running.hidden(inputs)
-        return hidden, self._running.model.logits(hidden[sampled_at])
+        return hidden, self._running.head(hidden[sampled_at])
 
     def _replay(self, step: Step) -> tuple[Tensor, Tensor] | None:
         """The same from a recording; None where there is none for such a step."""

@@ -6,7 +6,7 @@ Owns the tensors. Which slot belongs to whom is the scheduler's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +17,9 @@ from sgframe.errors import ModelError
 from sgframe.interfaces.backend import ExecutorSpec
 
 MIB = 2**20
+
+Empty = Callable[[tuple[int, ...], torch.dtype], Tensor]
+"""See DeviceOps.empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,12 @@ def slot_bytes(shapes: Sequence[KVShape], dtype: torch.dtype) -> int:
     return sum(shape.elements for shape in shapes) * dtype.itemsize
 
 
-def allocate(shapes: Sequence[KVShape], slots: int, dtype: torch.dtype, device: torch.device) -> list[LayerKV]:
-    """Every layer's KV. The memory is not cleared: a slot is written before it is read."""
+def allocate(shapes: Sequence[KVShape], slots: int, dtype: torch.dtype, empty: Empty) -> list[LayerKV]:
+    """Every layer's KV, in memory from ``empty``, which is not cleared: a slot is written before it is read."""
     return [
         LayerKV(
-            torch.empty(slots, shape.heads, shape.key_dim, dtype=dtype, device=device),
-            torch.empty(slots, shape.heads, shape.value_dim, dtype=dtype, device=device),
+            empty((slots, shape.heads, shape.key_dim), dtype),
+            empty((slots, shape.heads, shape.value_dim), dtype),
         )
         for shape in shapes
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sgframe.errors import ModelError
 from sgframe.interfaces.backend import ExecutorSpec
@@ -18,7 +19,7 @@ from sgframe_torch.kv import LayerKV, allocate, choose_slots, slot_bytes
 from sgframe_torch.models import Model, check_ranks, load_model
 from sgframe_torch.models.rope import context_limit
 from sgframe_torch.needs import PROMPT_SLICE, Needs, memory_errors
-from sgframe_torch.ops import DeviceOps, Hidden
+from sgframe_torch.ops import DeviceOps, Head, Hidden
 from sgframe_torch.parallel.agreement import require_same, smallest
 from sgframe_torch.parallel.group import Group
 from sgframe_torch.rows import RowTable, StepInputs
@@ -31,10 +32,11 @@ SPARE_PAGES = 1
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """All that an executor holds while it runs. ``hidden`` is the model's, as the device likes it best."""
+    """All that an executor holds while it runs. ``hidden`` and ``head`` are the model's, as the device likes them best."""
 
     model: Model
     hidden: Hidden
+    head: Head
     kv: list[LayerKV]
     rows: RowTable
     announcement: Loaded
@@ -83,19 +85,25 @@ def _load(
         dtype=dtype_name,
         ledger=ledger,
     )
-    kv = allocate(model.kv_shapes, slots + spare, dtype, ops.device)
+    kv = allocate(model.kv_shapes, slots + spare, dtype, ops.empty)
     running = Running(
-        model, lambda step: model.hidden(step, kv), kv, RowTable(spec.max_rows, context, ops), announcement
+        model,
+        lambda step: model.hidden(step, kv),
+        model.logits,
+        kv,
+        RowTable(spec.max_rows, context, ops),
+        announcement,
     )
-    inputs = _warm_up(running, ops)
+    inputs, last = _warm_up(running, ops)
     if not model.recordable:
         return running
-    return replace(running, hidden=ops.recorded(running.hidden, inputs, spec.max_step_tokens))
+    hidden = ops.recorded(running.hidden, inputs, spec.max_step_tokens)
+    return replace(running, hidden=hidden, head=ops.recorded_head(running.head, last, spec.max_rows))
 
 
-def _warm_up(running: Running, ops: DeviceOps) -> StepInputs:
+def _warm_up(running: Running, ops: DeviceOps) -> tuple[StepInputs, Tensor]:
     """Run a short prompt, a single token and a draw under a mask, so that kernels are compiled before the first request.
-    Returns the inputs of the last step."""
+    Returns the inputs of the last step and its hidden states."""
     vocab_size, none = running.announcement.vocab_size, ints()
     sampling = TokenSampling(seed=0, temperature=1.0, top_p=0.9)
     most = min(PROMPT_SLICE, running.announcement.context_length, running.announcement.slots)
@@ -104,11 +112,12 @@ def _warm_up(running: Running, ops: DeviceOps) -> StepInputs:
         row = NewRow(0, tokens, count, none, sampling)
         step = running.rows.apply(ScheduleBatch(0, none, [row], [], ints([0]), ints([count]), slots, ints([1])))
         ops.begin(step.inputs)
-        logits = running.model.logits(running.hidden(step.inputs)[-1:])
+        last = running.hidden(step.inputs)[-1:]
+        logits = running.head(last)
         masks = torch.full((1, -(-vocab_size // 32)), -1, dtype=torch.int32, device=ops.device)
         Sampler(vocab_size, ops).choose(logits, [running.rows[0]], masks)
         running.rows.apply(ScheduleBatch(1, ints([0]), [], [], none, none, none, none))
-    return step.inputs
+    return step.inputs, last
 
 
 def weight_bytes(folder: Path, config: Any, dtype: torch.dtype, ops: DeviceOps) -> int:

@@ -127,8 +127,8 @@ def memory_errors(needs: Needs) -> Iterator[None]:
     """While memory is taken that ``needs`` foresees: a device that has less than it said is a ModelError, too."""
     try:
         yield
-    except RuntimeError as error:  # torch.OutOfMemoryError is one
-        if not isinstance(error, torch.OutOfMemoryError) and "alloc" not in str(error):
+    except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is of the first kind
+        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "alloc" not in str(error):
             raise
         first = str(error).splitlines()[0]
         raise ModelError(

@@ -26,6 +26,9 @@ Linear = Callable[[Tensor], Tensor]
 Hidden = Callable[[StepInputs], Tensor]
 """A step's inputs → the last hidden state [T, hidden] of every token, its KV written."""
 
+Head = Callable[[Tensor], Tensor]
+"""Last hidden states [n, hidden] → logits [n, vocab]."""
+
 
 class QKNorm(NamedTuple):
     """Weights [dim] of the norms of each query and key head (Qwen3)."""
@@ -98,6 +101,10 @@ class DeviceOps(ABC):
         """The same for the layer that gives the logits."""
         return self.linear(weight, bias)
 
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Memory for KV, which is kept for good and read in every step; what is in it is left open."""
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
     def upload(self, values: np.ndarray) -> Tensor:
         """``values`` on the device, for what is computed next. The caller leaves them as they are: a device that shares the
         host's memory reads them there."""
@@ -122,6 +129,10 @@ class DeviceOps(ABC):
         """What computes the same as ``hidden``, a model's, for steps of up to ``most_tokens`` tokens; a device that starts
         kernels more quickly from a recording makes one here. ``like`` has the page table of all steps."""
         return hidden
+
+    def recorded_head(self, head: Head, like: Tensor, most: int) -> Head:
+        """The same of ``head`` for up to ``most`` hidden states, which are of the kind of ``like`` [n, hidden]."""
+        return head
 
     def embed(self, tokens: Tensor, weight: Tensor) -> Tensor:
         """The lines of ``weight`` [vocab, hidden] that ``tokens`` [T] name."""
