@@ -61,21 +61,28 @@ def main() -> None:
 
 def _measured(rows: Sequence[Workload], options: argparse.Namespace) -> Report:
     setting: Setting | None = None
-    limits: Limits | None = None
+    limits: list[Limits] = []
     machine = this_machine()
     out = sys.stderr if options.json == STDOUT else sys.stdout
     scale = "" if options.scale == 1 else f", sizes times {options.scale:g}"
     print(f"{machine}; seed {options.seed}{scale}", file=out, flush=True)
     if options.peer:
         setting, rows = _setting(rows, options)
-        wait_for_quiet(options.quiet_seconds)
-        limits = machine_limits()
-        print(f"{options.threads} threads on processors {options.cpus}; {limits}", file=out, flush=True)
+        print(f"{options.threads} threads on processors {options.cpus}", file=out, flush=True)
     peers, not_installed = _peers(options, setting)
     sides = [_ours(options, setting), *peers]
     patience = options.quiet_seconds if setting else 0.0
     chat = options.endpoint == "chat"
-    Benchmark(rows, options.seed, options.token_ids, chat=chat, patience=patience).run(sides, options.runs)
+
+    def measure_limits() -> None:
+        if setting is not None:
+            wait_for_quiet(patience)
+            limits.append(machine_limits())
+            print(limits[-1], file=out, flush=True)
+
+    Benchmark(rows, options.seed, options.token_ids, chat=chat, patience=patience).run(
+        sides, options.runs, before=measure_limits
+    )
     reports = [report for row in rows if (report := RowReport.of(row, sides)).engines]
     return Report(
         ratios=best_ratios(reports),

@@ -34,9 +34,10 @@ def machine_limits() -> Limits:
 
 
 def _measure() -> Limits:
-    import torch  # noqa: PLC0415  only this process needs it
+    import numpy as np  # noqa: PLC0415  only this process needs them
+    import torch  # noqa: PLC0415
 
-    memory = torch.ones(READ_BYTES // 4, dtype=torch.float32)
+    memory = torch.from_numpy(np.ones(READ_BYTES // 4, np.float32))  # in huge pages, which numpy asks for
     left, right = (torch.ones(MATRIX, MATRIX, dtype=torch.bfloat16) for _ in range(2))
     return Limits(READ_BYTES / _best(memory.sum), 2 * MATRIX**3 / _best(lambda: left @ right))
 

@@ -98,7 +98,8 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """``ratios`` by row: ours by the best peer's. ``weights_bytes`` are those of the checkpoint, where it is known."""
+    """``ratios`` by row: ours by the best peer's. ``limits`` were measured before each run with named peers.
+    ``weights_bytes`` are those of the checkpoint, where it is known."""
 
     ratios: dict[str, float]
     rows: list[RowReport]
@@ -106,7 +107,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine
     cpus: list[int]
     threads: int
-    limits: Limits | None
+    limits: list[Limits]
     weights_bytes: int | None
     seed: int
     runs: int
@@ -131,9 +132,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def _memory_limit(self) -> list[str]:
         """How near one request comes to reading the weights once for each token as fast as memory gives them."""
         engines = self._engines("a")
-        if self.limits is None or self.weights_bytes is None or not engines:
+        if not self.limits or self.weights_bytes is None or not engines:
             return []
-        bound = self.limits.read_bytes_per_second / self.weights_bytes
+        bound = median(limits.read_bytes_per_second for limits in self.limits) / self.weights_bytes
         shares = ", ".join(f"{name} {figures.median / bound:.0%}" for name, figures in engines.items())
         return [
             f"row a: weights of {self.weights_bytes / 1e6:.0f} MB read once a token allow {bound:.0f} tok/s: {shares}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -97,10 +97,11 @@ class Benchmark:
         self._chat = chat
         self._patience = patience
 
-    def run(self, sides: Sequence[Side], runs: int) -> None:
-        """Ours, a peer, the next, ours again …, so that none has the better hours. A side that fails is told, and the
-        others go on."""
+    def run(self, sides: Sequence[Side], runs: int, before: Callable[[], None] = lambda: None) -> None:
+        """Ours, a peer, the next, ours again …, so that none has the better hours; ``before`` is called before each run. A
+        side that fails is told, and the others go on."""
         for run in range(runs):
+            before()
             for side in sides:
                 if side.command:
                     self._wait(side)

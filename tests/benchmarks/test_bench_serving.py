@@ -123,7 +123,7 @@ def test_named_peers_are_started_by_their_descriptors_and_the_missing_told(tmp_p
     assert set(told["ratios"]) == {"b", "k"}
     assert told["servers"]["other"]["left_out"] == {"a": "it is alone"}
     assert told["weights_bytes"] == 1000
-    assert told["limits"]["read_bytes_per_second"] > 1e9
+    assert told["limits"][0]["read_bytes_per_second"] > 1e9
     assert f"there is no {peers}/vllm/bin/python" in told["not_installed"][0]
     assert 100 < engine(told)[2]["prompt_tokens"] < 300, "cut to the model's context"
     assert "best peer" in plot.read_text()
