@@ -3,7 +3,9 @@
 # make test-all       run the slow ones too
 # make check-cuda     prove the cuda backend on this machine's GPU, in under 8 minutes; a table comes last (ARGS="--help")
 # make soak           twenty minutes of random services on the simulated backend
+# make docs           build the documentation into build/docs; a warning is an error
 # make install        make .venv with the sgframe command in it
+# make surface        what plugins, settings and commands have changed since the last release (ARGS="--write")
 # make lint           format, lint, types, and who may import whom
 
 PYTHON ?= python3
@@ -13,7 +15,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: install serve test test-all check-cuda soak lint clean
+.PHONY: install serve test test-all check-cuda soak lint docs surface clean
 
 install: .venv/.installed
 
@@ -38,6 +40,12 @@ lint: .venv/.installed-test
 	$(BIN)/mypy core plugins backends frontends
 	$(BIN)/lint-imports
 
+docs: .venv/.installed-test
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+
+surface: .venv/.installed-test
+	$(BIN)/python tests/support/public_surface.py $(ARGS)
+
 clean:
 	rm -rf .venv
 
@@ -54,5 +62,5 @@ clean:
 
 .venv/.installed-test: .venv/.installed
 	@echo "Installing what the tests need" >&2
-	@$(PIP) --editable '.[test]'
+	@$(PIP) --editable '.[test,docs]'
 	@touch $@

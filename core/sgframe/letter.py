@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -36,15 +38,33 @@ class SchedulingSpec(msgspec.Struct, frozen=True):
 
 class Letter(msgspec.Struct, frozen=True):
     """All that a child needs to know; plain data, so that it looks nothing up. ``choices`` is keyed by seam; ``scheduling``
-    is for the scheduler."""
+    is for the scheduler. ``replica`` is the number of its copy of the model, of ``replicas`` behind one front. ``folder`` is
+    empty until a launcher has found a place."""
 
     name: str
+    replica: int
+    replicas: int
     folder: str
     choices: dict[str, Choice]
     executor: ExecutorSpec
     ranks: Ranks
     scheduling: SchedulingSpec | None
     log: LogSettings
+
+    def at(self, folder: Path) -> Letter:
+        """The same for a process that shares the private ``folder`` with others on its machine."""
+        ranks = replace(self.ranks, folder=str(folder))
+        return msgspec.structs.replace(self, folder=str(folder), ranks=ranks)
+
+    def joining(self, address: str) -> Letter:
+        """The same for a rank on a machine of its own; rank 0 lets the others join at ``address``, a ``host:port``."""
+        ranks = replace(self.ranks, nodes=self.ranks.size, address=address)
+        return msgspec.structs.replace(self, ranks=ranks)
+
+
+def replica_name(role: str, replica: int, replicas: int) -> str:
+    """What the process of that role is called: ``scheduler``, with several replicas ``scheduler@0``."""
+    return f"{role}@{replica}" if replicas > 1 else role
 
 
 def write_letter(pipe: IO[bytes], letter: Letter) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import msgspec
 
@@ -63,3 +64,28 @@ class Counters:
     guessed_tokens: int = 0
     accepted_tokens: int = 0
     retractions: int = 0
+
+
+_COUNTERS = {"evicted_tokens", "leases_revoked"}
+"""Those that are not in Counters."""
+
+
+def combined(stats: Sequence[SchedulerStats]) -> SchedulerStats:
+    """Several schedulers' as those of one: sums, and of ``step_seconds`` the most."""
+    names = [name for name in SchedulerStats.__struct_fields__ if name != "shadow"]
+    summed = {name: sum(getattr(each, name) for each in stats) for name in names}
+    summed["step_seconds"] = max(each.step_seconds for each in stats)
+    shadows = [each.shadow for each in stats if each.shadow is not None]
+    return SchedulerStats(**summed, shadow=_shadows_combined(shadows) if shadows else None)
+
+
+def _shadows_combined(shadows: Sequence[ShadowStats]) -> ShadowStats:
+    summed = {name: sum(getattr(each, name) for each in shadows) for name in ShadowStats.__struct_fields__[2:]}
+    most = {name: max(getattr(each, name) for each in shadows) for name in ("overtaken", "service_overtaken")}
+    return msgspec.structs.replace(shadows[0], **(summed | most))
+
+
+def past(stats: SchedulerStats) -> SchedulerStats:
+    """What remains of a scheduler that is gone: its counters."""
+    kept = {name: getattr(stats, name) for name in {*(field.name for field in fields(Counters)), *_COUNTERS}}
+    return SchedulerStats(**kept, shadow=stats.shadow)

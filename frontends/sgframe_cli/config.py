@@ -8,20 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from pydantic.json_schema import models_json_schema
 
 from sgframe.assembly.assemble import Configuration
-from sgframe.assembly.choice import Choice, Choices, load
-from sgframe.assembly.devices import probe
-from sgframe.assembly.providers import Seam
-from sgframe.assembly.settings import Settings
-from sgframe.errors import ConfigError
-from sgframe.interfaces.grammar import Vocabulary
-from sgframe.scheduler.limits import Limits
-from sgframe.scheduler.scheduler import Scheduler
-from sgframe.scheduling import SchedulerSpec, SpeculationSpec, build
+from sgframe.assembly.choice import Choice
+from sgframe.errors import BackendUnavailable, ConfigError
 from sgframe_cli.columns import columns
 from sgframe_cli.options import CommandLine, settings_options
+from sgframe_cli.origins import located
+from sgframe_cli.schema import config_schema
+from sgframe_cli.trying import try_parts
 
 
 @click.group()
@@ -57,35 +52,20 @@ def check(command_line: CommandLine) -> None:
     """
     configuration = command_line.configure()
     choices = configuration.choose()
-    _try_out(configuration.settings, choices)
+    try_parts(configuration.settings, choices)
     parts = ", ".join(f"{seam.value} {choice.name}" for seam, choice in choices.items())
     click.echo(f"The settings are right: {parts}")
-    found = probe(choices[Seam.BACKEND])
-    if not found.usable:
-        click.echo(f"Note: backend '{choices[Seam.BACKEND].name}' cannot run here: {found.reason}", err=True)
+    try:
+        configuration.choose_usable()
+    except BackendUnavailable as missing:
+        click.echo(f"Note: {missing}", err=True)
 
 
 @config.command()
 @settings_options
 def schema(command_line: CommandLine) -> None:
-    """Print the JSON schema of a config file, with the tables of the chosen parts."""
-    click.echo(json.dumps(_schema(command_line.configure().choose()), indent=2))
-
-
-def _try_out(settings: Settings, choices: Choices) -> None:
-    """Build a scheduler, with pages of one token, and what the front is made of. Raises ConfigError."""
-    limits = Limits(slots=1, max_running=1, max_step_tokens=1)
-    spec = SchedulerSpec(
-        limits,
-        choices[Seam.CACHE],
-        choices[Seam.POLICY],
-        settings.admission,
-        speculation=SpeculationSpec(choices[Seam.SPECULATOR], vocab_size=1, wide_step=settings.wide_step),
-    )
-    build(spec, Scheduler, choices.shadow)
-    choices[Seam.SOURCE].build()
-    for grammar in choices.grammars.values():
-        grammar.build(vocabulary=Vocabulary([b"a"], ()))
+    """Print the JSON schema of a config file, with the tables of all parts on offer, for editors to check against."""
+    click.echo(json.dumps(config_schema(command_line.configure().plugins), indent=2))
 
 
 def _values(configuration: Configuration) -> dict[str, Any]:
@@ -113,20 +93,6 @@ def _tables(given: Mapping[str, Mapping[str, Any]], parts: Sequence[Choice]) -> 
 
 
 def _origin(configuration: Configuration, key: str) -> str:
-    """What the shadow leaves open is where the service has it from."""
-    origins = configuration.origins
-    return origins.get(key) or origins.get(key.removeprefix("shadow."), "default")
-
-
-def _schema(choices: Mapping[Seam, Choice]) -> dict[str, Any]:
-    models = [(choice.name, load(choice.settings_model)) for choice in choices.values()]
-    unique = dict.fromkeys([Settings, *(model for _, model in models)])
-    references, document = models_json_schema([(model, "validation") for model in unique])
-    tables: dict[str, Any] = {}
-    for name, model in models:
-        table = document["$defs"][references[model, "validation"]["$ref"].removeprefix("#/$defs/")]
-        known = tables.setdefault(name, {"type": "object", "properties": {}, "additionalProperties": False})
-        known["properties"] |= table.get("properties", {})
-    settings = document["$defs"].pop("Settings")
-    settings["properties"]["plugin"]["properties"] = tables
-    return {**settings, "title": "sgframe settings", "$defs": document["$defs"]}
+    """What the shadow leaves open is where the service has it from; in a file it is found to the line."""
+    origins, own = configuration.origins, key.removeprefix("shadow.")
+    return located(origins[key], key) if key in origins else located(origins.get(own, "default"), own)

@@ -35,8 +35,15 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
     "replay": Subcommand("sgframe_cli.replay:replay", "Make the decisions of a recorded scheduler again."),
     "models": Subcommand("sgframe_cli.models:models", "List the models known by short names."),
     "plugins": Subcommand("sgframe_cli.plugins:plugins", "List the parts on offer and the plugins they come from."),
+    "doctor": Subcommand("sgframe_cli.doctor:doctor", "Say what would make serving fail here, and what to do."),
+    "new-plugin": Subcommand("sgframe_cli.new_plugin:new_plugin", "Write a package with a part of your own."),
     "config": Subcommand("sgframe_cli.config:config", "Show or check the settings, or print their JSON schema."),
 }
+
+
+NO_PYDANTIC_PLUGINS = ("PYDANTIC_DISABLE_PLUGINS", "__all__")
+"""Else pydantic looks through all that is installed for plugins of its own, which takes time, and one distribution that is
+damaged, of whomever, ends every command with a traceback."""
 
 
 class UserError(click.ClickException):
@@ -78,6 +85,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, subcommand.summary) for name, subcommand in SUBCOMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        os.environ.setdefault(*NO_PYDANTIC_PLUGINS)
         try:
             return super().invoke(ctx)
         except SgframeError as error:

@@ -42,12 +42,18 @@ MAX_FILES = 65536
 
 @click.command()
 @settings_options
-def serve(command_line: CommandLine) -> None:
+@click.option("--dry-run", is_flag=True, help="Do all that comes before the model, say what would be started, and end.")
+def serve(command_line: CommandLine, dry_run: bool) -> None:
     """Serve a model over HTTP, by an API that OpenAI's clients speak.
 
     SIGINT or SIGTERM drains: new requests are refused, open ones finish. A second one ends at once.
     """
     settings, choices = prepare(command_line)
+    if dry_run:
+        from sgframe_cli.dry_run import rehearse  # noqa: PLC0415 (brings in the scheduler, which else runs elsewhere)
+
+        click.echo(rehearse(settings, choices))
+        return
     setproctitle("sgframe::front")
     _raise_file_limit()
     sys.exit(asyncio.run(_follow(settings, choices) if settings.node_rank else _serve(settings, choices)))

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import sgframe
+from sgframe.front.tokenizer_manager import SHUTTING_DOWN
 from sgframe_openai.errors import ApiError, json_response
 from sgframe_openai.service import Service, service_of
 
@@ -48,7 +49,8 @@ def _model(service: Service) -> dict[str, Any]:
 
 @router.get("/health")
 async def health(request: Request) -> Response:
-    """200 while every process lives and beats; else 503 that names those that do not. Costs the engine nothing."""
+    """200 while every process lives and beats, and requests are taken; else 503 that says why not. Costs the engine
+    nothing."""
     engine = service_of(request).engine
     processes = engine.health()
     reports = {name: asdict(process) for name, process in processes.items()}
@@ -60,10 +62,16 @@ async def health(request: Request) -> Response:
     ]
     if engine.dead is not None:
         faults.append(engine.dead)
-    if not faults:
-        return json_response({"status": "ok", "processes": reports})
-    error = ApiError(503, "; ".join(faults), kind="server_error", code="unhealthy")
-    return json_response({**error.envelope(), "status": "unhealthy", "processes": reports}, error.status)
+    if faults:
+        return _unhealthy("unhealthy", "; ".join(faults), reports)
+    if engine.manager.draining:
+        return _unhealthy("draining", SHUTTING_DOWN, reports)
+    return json_response({"status": "ok", "processes": reports})
+
+
+def _unhealthy(status: str, message: str, reports: dict[str, Any]) -> Response:
+    error = ApiError(503, message, kind="server_error", code=status)
+    return json_response({**error.envelope(), "status": status, "processes": reports}, error.status)
 
 
 @router.get("/server_info")

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import npu_executors
 import pytest
+from lent_backend import LentBackend
 
-from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
-from sgframe.testing.backend import BackendContract
-from sgframe.testing.speculation import SpeculationContract
+from sgframe.testing import BackendContract
 
 
-class Kit(BackendContract, SpeculationContract):
+class Kit(BackendContract):
     """Runs ``kind`` of model with pages of ``page_size``."""
 
     kind: str
     page_size: int
-    checkpoint: Checkpoint
+    dtype = "float16"
 
-    @pytest.fixture(autouse=True, scope="class")
+    @pytest.fixture(scope="class")
     @classmethod
-    def _saved(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
-        cls.checkpoint = npu_executors.save_model(cls.kind, tmp_path_factory.mktemp(cls.kind))
+    def checkpoint(cls, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+        return npu_executors.save_model(cls.kind, tmp_path_factory.mktemp(cls.kind))
 
-    def make_executor(self) -> Executor:
-        return npu_executors.executor(self.page_size)
-
-    def make_spec(self) -> ExecutorSpec:
-        return ExecutorSpec(
-            self.checkpoint,
-            dtype="float16",
-            max_rows=8,
-            max_step_tokens=max(128, 3 * self.page_size),
-            context_length=max(128, 3 * self.page_size),
-            kv_slots=max(512, 16 * self.page_size),
-        )
+    def make(self) -> LentBackend:
+        return LentBackend(lambda: npu_executors.executor(self.page_size), page_size=self.page_size, dtype=self.dtype)
 
 
 class TestWholePages(Kit):

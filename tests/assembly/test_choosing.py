@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from importlib.util import find_spec
 
 import msgspec
 import pytest
@@ -15,9 +16,9 @@ from sgframe.assembly.providers import PluginSettings, Seam
 from sgframe.assembly.settings import Settings
 from sgframe.errors import ModelError, PluginError
 
-BASE = [Plugin(name, BUILTIN[name]) for name in ("basic", "simulated")]
+BASE = [Plugin(name, BUILTIN[name]) for name in ("basic", "local", "simulated")]
 PARTS = {"cache": "none", "policy": "fcfs", "grammar": "none", "speculator": "none", "transport": "inproc"}
-PARTS |= {"source": "simulated", "backend": "simulated"}
+PARTS |= {"source": "simulated", "backend": "simulated", "launcher": "local"}
 
 
 def load(*plugins: Plugin, blocked: tuple[str, ...] = ()) -> Plugins:
@@ -79,7 +80,8 @@ def test_an_unknown_name_may_belong_to_a_broken_or_blocked_plugin(make_plugin) -
     bad = make_plugin("bad", "import no_such_module", "sgframe-bad", "0.3")
     message = refused(load(bad, make_plugin("lpm", LPM), blocked=("lpm",)), policy="lpm")
     assert message.splitlines()[2:] == [
-        "  plugin 'bad' (sgframe-bad 0.3) failed: ModuleNotFoundError: No module named 'no_such_module'",
+        "  plugin 'bad' (sgframe-bad 0.3) failed: ModuleNotFoundError: No module named 'no_such_module' "
+        f"(at {find_spec(bad.module).origin}:4); upgrade or uninstall sgframe-bad, or leave it out by --plugin no:bad",
         "  plugin 'lpm' (built in) is blocked",
     ]
 
@@ -118,16 +120,11 @@ def test_a_conflict_that_nobody_chose_stops_nothing(policies) -> None:
     assert choose(load(policies("a", "lpm"), policies("b", "lpm")), settings())
 
 
-def test_a_missing_module_and_a_wrong_api_number_stop_the_choice(policies) -> None:
+def test_a_missing_module_stops_the_choice(policies) -> None:
     needy = policies("foo", "a", distribution="sgframe-foo", extra=", requires=('no_such_module',)")
     assert refused(load(needy), policy="a") == (
         "policy 'a' of plugin 'foo' (sgframe-foo 1.0) cannot be chosen: it needs no_such_module, which is not installed "
         "here; install it, or choose another"
-    )
-    newer = policies("bar", "b", distribution="sgframe-bar", extra=", api=7")
-    assert refused(load(newer), policy="b") == (
-        "policy 'b' of plugin 'bar' (sgframe-bar 1.0) cannot be chosen: it speaks plugin API 7, accepted are 0 and 1; "
-        "install a version of sgframe-bar that fits this sgframe"
     )
 
 
@@ -174,6 +171,13 @@ def test_a_parts_numbers_are_not_guessed(make_plugin, value: object) -> None:
 def test_a_table_that_nobody_offers_is_an_error_with_the_nearest(make_plugin) -> None:
     message = refused(load(make_plugin("lpm", LPM)), {"plugin.lmp": "deploy.toml"}, plugin={"lmp": {}})
     assert message == "plugin.lmp: no plugin offers a part 'lmp' (deploy.toml); did you mean 'lpm'?"
+
+
+def test_a_table_that_nobody_offers_and_that_is_like_none_may_be_for_a_plugin_to_come(make_plugin) -> None:
+    message = refused(load(make_plugin("lpm", LPM)), {"plugin.quux": "deploy.toml"}, plugin={"quux": {}})
+    assert message == (
+        "plugin.quux: no plugin offers a part 'quux' (deploy.toml); drop the table, or install the plugin that reads it"
+    )
 
 
 def test_a_table_of_a_part_that_is_not_chosen_or_blocked_is_allowed(make_plugin) -> None:

@@ -41,7 +41,7 @@ def test_the_example_is_listed_and_marked_when_chosen(installed: Path) -> None:
     assert row == {
         "seam": "policy",
         "name": "shortest-first",
-        "summary": "shortest prompt first; nobody is overtaken by more than max_overtaken tokens",
+        "summary": "least work left first; who is overtaken counts for less, at max_overtaken tokens for nothing",
         "chosen": True,
         "plugin": "shortest-first",
         "source": "sgframe-shortest-first 0.1.0",

@@ -45,19 +45,17 @@ def test_other_modules_do_not(name):
     assert name(a=A, b="", c="ONE = 1") == name(a=A, b="", c="ONE = 2")
 
 
-def test_without_a_place_for_the_cache_functions_are_compiled_at_each_start():
+def test_without_a_place_for_the_cache_functions_are_compiled_at_each_start(monkeypatch):
+    def nowhere(function):
+        raise RuntimeError(f"cannot cache function {function}: no locator available")
+
+    monkeypatch.setattr(sources, "FunctionCache", nowhere)
+
     def make(cache=False):
-        def decorate(function):
-            if cache:
-                raise RuntimeError("cannot cache function: no locator available")
-            return function
+        return lambda function: (function(), cache)
 
-        return decorate
-
-    def run():
-        return 1
-
-    assert sources.compiled(make)(run)() == 1
+    assert sources.compiled(make)(lambda: 1) == (1, False)
+    assert sources.is_cached(lambda: 1, ())
 
 
 def test_other_faults_of_compiling_are_told():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,18 +14,13 @@ from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
 from sgframe.messages import Ints, NewRow, ScheduleBatch, ints
 from sgframe.sampling import TokenSampling
-from sgframe.testing.backend import LoadingContract
+from sgframe.testing import check_plugin
 from sgframe.testing.driver import GREEDY, Driver
-from sgframe.testing.execution import ExecutionContract
-from sgframe.testing.outputs import OutputContract
-from sgframe.testing.plugin import check_plugin
-from sgframe.testing.speculation import SpeculationContract
-from sgframe.testing.trees import Path, TreeContract
 from sgframe_simulated import SimulatedSettings
 from sgframe_simulated.backend import SimulatedBackend
 from sgframe_simulated.executor import SimulatedExecutor, SimulatedFailure
 from sgframe_simulated.memory import SlotFault
-from sgframe_simulated.model import expected_tokens, logprob, prefix_hashes
+from sgframe_simulated.model import expected_tokens
 from sgframe_simulated.rows import PlanFault
 
 VOCAB = 1000
@@ -47,25 +41,6 @@ def driver(**settings: Any) -> Driver:
 def poison(drive: Driver, slots: Ints) -> None:
     assert isinstance(drive.executor, SimulatedExecutor)
     drive.executor.poison(slots)
-
-
-class TestContractInHashMode(LoadingContract, ExecutionContract, OutputContract, TreeContract, SpeculationContract):
-    """All but SamplingContract: what is sampled is made up, whatever the parameters say."""
-
-    mode = "hash"
-
-    def make_executor(self) -> SimulatedExecutor:
-        return executor(mode=self.mode, slots=512)
-
-    def make_spec(self) -> ExecutorSpec:
-        return SPEC
-
-    def path_logprobs(self, driver: Driver, prompt: Sequence[int], path: Path) -> list[float]:
-        return [logprob(prefix_hashes([*prompt, *path[:depth]])[-1], token) for depth, token in enumerate(path)]
-
-
-class TestContractInEchoMode(TestContractInHashMode):
-    mode = "echo"
 
 
 def test_the_hook_module_is_sound() -> None:

@@ -7,13 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from lent_backend import LentBackend
 from plain_ops import PlainOps
 
 from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
-from sgframe.testing.backend import BackendContract
-from sgframe.testing.driver import Driver
-from sgframe.testing.speculation import SpeculationContract
+from sgframe.testing import BackendContract, Driver
 from sgframe_torch.executor import TorchExecutor
 
 
@@ -57,21 +56,14 @@ class RecordingOps(LateOps):
         return replay
 
 
-class TestTokensThatComeLate(BackendContract, SpeculationContract):
-    @pytest.fixture(autouse=True)
-    def _checkpoint(self, checkpoint: Callable[[str], Checkpoint]) -> None:
-        self.checkpoint = checkpoint("llama")
-
-    def make_executor(self) -> TorchExecutor:
-        return TorchExecutor(LateOps())
-
-    def make_spec(self) -> ExecutorSpec:
-        return ExecutorSpec(self.checkpoint, "float32", max_rows=8, max_step_tokens=128, kv_slots=512)
+class TestTokensThatComeLate(BackendContract):
+    def make(self) -> LentBackend:
+        return LentBackend(lambda: TorchExecutor(LateOps()))
 
 
-class TestRecordedSteps(TestTokensThatComeLate):
-    def make_executor(self) -> TorchExecutor:
-        return TorchExecutor(RecordingOps(3))
+class TestRecordedSteps(BackendContract):
+    def make(self) -> LentBackend:
+        return LentBackend(lambda: TorchExecutor(RecordingOps(3)))
 
 
 @pytest.fixture

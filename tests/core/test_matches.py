@@ -5,7 +5,7 @@ from __future__ import annotations
 from sgframe.interfaces.cache import Stamp, Watched
 from sgframe.matches import Matches
 from sgframe.messages import Ints, Namespace, ints
-from sgframe.testing.policy import HOT, FixedCache, WaitingRequest
+from sgframe.testing.queue import HOT, FixedCache, WaitingRequest
 
 
 class ChangingCache(FixedCache):

@@ -10,15 +10,15 @@ import pytest
 import torch
 import transformers
 from late_cuda import TOTAL, LateCuda
+from lent_backend import LentBackend
 from plain_ops import PlainOps
 
 from sgframe.errors import BackendUnavailable
 from sgframe.interfaces.backend import Executor, ExecutorSpec, Ranks
 from sgframe.interfaces.source import Checkpoint
 from sgframe.sampling import TokenSampling
-from sgframe.testing.backend import BackendContract
+from sgframe.testing import BackendContract
 from sgframe.testing.driver import GREEDY, Driver
-from sgframe.testing.speculation import SpeculationContract
 from sgframe_cuda import CudaSettings
 from sgframe_cuda.attention import TritonAttention
 from sgframe_cuda.executor import CudaExecutor
@@ -190,15 +190,12 @@ def test_the_ledger_tells_of_graphs_and_of_what_else_is_on_the_device(cuda: Late
 
 
 @pytest.mark.slow
-class TestContract(BackendContract, SpeculationContract):
+class TestContract(BackendContract):
     """Everything that an executor must get right."""
 
     @pytest.fixture(autouse=True)
-    def device(self, cuda: LateCuda, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
+    def _device(self, cuda: LateCuda) -> None:
+        """The double stands in for as long as a test runs."""
 
-    def make_executor(self) -> Executor:
-        return CudaExecutor(CudaSettings(graph_rows=2))
-
-    def make_spec(self) -> ExecutorSpec:
-        return spec_of(self.checkpoint)
+    def make(self) -> LentBackend:
+        return LentBackend(lambda: CudaExecutor(CudaSettings(graph_rows=2)))

@@ -19,9 +19,7 @@ from sgframe.assembly.plugins import BUILTIN
 from sgframe.interfaces.backend import Executor, ExecutorSpec
 from sgframe.messages import ScheduleBatch
 from sgframe.sampling import TokenSampling
-from sgframe.testing.backend import BackendContract
-from sgframe.testing.driver import Driver
-from sgframe.testing.plugin import check_plugin
+from sgframe.testing import BackendContract, Driver, check_plugin, tiny_llama
 from sgframe_torch.ops import DeviceOps
 
 PAGE = "docs/backends.md"
@@ -30,11 +28,9 @@ EXAMPLE = "examples/plugins/sgframe-numpy"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds what the page writes into one: its torch backend, and its tiny model."""
+    """A folder that holds what the page writes into one: its torch backend."""
     folder = tmp_path_factory.mktemp("page")
     write_files(folder, *(each for each in blocks(PAGE, "python") if "# sgframe_mine/" in each.first_line))
-    with contextlib.chdir(folder):
-        block("# tiny_llama.py")
     return folder
 
 
@@ -106,9 +102,15 @@ def test_the_batches_come_to_what_the_table_says() -> None:
 QUICK = ("the_cut_of_a_prefill_changes_nothing", "rows_may_go_on_in_another_order_or_wait", "a_bias_is_added")
 
 
-def run_quick_ones(contract: Any) -> None:
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> ExecutorSpec:
+    model = tiny_llama(tmp_path_factory.mktemp("tiny-llama"))
+    return ExecutorSpec(model, "float32", max_rows=8, max_step_tokens=128, context_length=128, kv_slots=512)
+
+
+def run_quick_ones(contract: Any, spec: ExecutorSpec) -> None:
     for test in QUICK:
-        getattr(contract, f"test_{test}")(Driver(contract.make_executor(), contract.make_spec()))
+        getattr(contract, f"test_{test}")(Driver(contract.make().executor(), spec))
 
 
 @pytest.fixture
@@ -116,12 +118,19 @@ def contract() -> Any:
     return block("# test_numpy_contract.py")["TestContract"]()
 
 
-def test_the_kit_runs_as_the_page_subclasses_it(contract: Any) -> None:
-    run_quick_ones(contract)
+def test_the_kit_runs_as_the_page_subclasses_it(contract: Any, spec: ExecutorSpec) -> None:
+    run_quick_ones(contract, spec)
 
 
-def test_the_kit_runs_on_the_page_s_late_device() -> None:
-    run_quick_ones(block("# test_mine_late.py")["TestTokensThatComeLate"]())
+def test_the_kit_runs_on_the_page_s_late_device(spec: ExecutorSpec) -> None:
+    run_quick_ones(block("# test_mine_late.py")["TestTokensThatComeLate"](), spec)
+
+
+def test_the_page_names_all_that_a_subclass_may_set(contract: Any) -> None:
+    rows = table(PAGE, "| name | default | what it is |")
+    assert [row[0] for row in rows] == ["`dtype`", "`draws`", "`checkpoint`", "`path_logprobs`"]
+    assert [row[1] for row in rows[:2]] == [f'`"{contract.dtype}"`', f"`{contract.draws}`"]
+    assert all(hasattr(contract, row[0].strip("`")) for row in rows)
 
 
 def test_the_torch_backend_of_the_page_is_sound() -> None:
@@ -143,10 +152,10 @@ def printed(executor: Executor, spec: ExecutorSpec) -> list[int]:
     return [int(token) for token in output.getvalue().strip("[]\n").split(",")]
 
 
-def test_the_torch_device_of_the_page_says_what_numpy_says(contract: Any) -> None:
-    expected = printed(contract.make_executor(), contract.make_spec())
+def test_the_torch_device_of_the_page_says_what_numpy_says(contract: Any, spec: ExecutorSpec) -> None:
+    expected = printed(contract.make().executor(), spec)
     executor = importlib.import_module("sgframe_mine.backend").MyBackend(None).executor()
-    assert printed(executor, contract.make_spec()) == expected
+    assert printed(executor, spec) == expected
     assert len(expected) == 5
 
 

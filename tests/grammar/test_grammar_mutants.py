@@ -1,17 +1,20 @@
-"""The grammar contract catches faults: each matcher here has one, and fails the test named beside it."""
+"""The grammar contract catches faults: each grammar here has one, and fails the cases named beside it and no other."""
 
 from __future__ import annotations
 
-import inspect
 from contextlib import suppress
 from functools import cache
+from typing import Any
 
 import pytest
+from contract_cases import cases_of, failed_cases
 
-from sgframe.interfaces.grammar import CompiledGrammar, Matcher
+from sgframe.constraints import Constraint
+from sgframe.errors import RequestError
+from sgframe.interfaces.grammar import CompiledGrammar, Grammar, Matcher, Program
 from sgframe.messages import Ints, ints
+from sgframe.testing import GrammarContract
 from sgframe.testing.constraints import CASES, SPLIT, Case
-from sgframe.testing.grammar import GrammarContract
 from sgframe.testing.tokens import STOP_IDS, VOCABULARY
 from sgframe_fsm import CompressedFsmSettings
 from sgframe_fsm.grammar import CompressedFsm
@@ -128,7 +131,25 @@ class ForgetsHalfACharacter(Right):
             words[ord("a") // 32] |= 1 << ord("a") % 32
 
 
-class Faulty(CompiledGrammar):
+# ------------------------------------------------------------------------------------------------------- grammars
+
+
+class Sound(Grammar):
+    """``compressed-fsm``, whose matchers are of the class ``matching``."""
+
+    kinds = SOUND.kinds
+
+    def __init__(self, matching: type[Right] = Right) -> None:
+        self.matching = matching
+
+    def compile(self, constraint: Constraint) -> Program:
+        return SOUND.compile(constraint)
+
+    def load(self, data: bytes) -> CompiledGrammar:
+        return Matching(SOUND.load(data), self.matching)
+
+
+class Matching(CompiledGrammar):
     def __init__(self, inner: CompiledGrammar, kind: type[Right]) -> None:
         self.inner, self.kind = inner, kind
 
@@ -136,59 +157,127 @@ class Faulty(CompiledGrammar):
         return self.kind(self.inner.matcher())
 
 
-class Contract(GrammarContract):
-    """Its tests are called by hand."""
+class NamesAKindOfItsOwn(Sound):
+    kinds = SOUND.kinds | {"yaml"}
 
-    def make(self) -> CompressedFsm:
-        return SOUND
+
+class TakesWhatItDoesNotName(Sound):
+    kinds = frozenset({"choice"})
+
+
+class BlamesItselfForTheRequest(Sound):
+    def compile(self, constraint: Constraint) -> Program:
+        try:
+            return super().compile(constraint)
+        except RequestError as error:
+            raise ValueError(str(error)) from error
+
+
+class CompilesAFaultyChoiceToNothing(Sound):
+    def compile(self, constraint: Constraint) -> Program:
+        empty = constraint.kind == "choice" and constraint.text == "[]"
+        return Program(b"") if empty else super().compile(constraint)
+
+
+# ------------------------------------------------------------------------------------------------------- the table
+
+MUTANTS: dict[type[Any], set[str]] = {
+    AllowsAStopId: {
+        "test_a_character_may_be_split_between_tokens",
+        "test_something_is_allowed_unless_it_may_stop_and_nothing_once_it_must",
+        "test_tokens_without_bytes_are_never_allowed",
+    },
+    LeavesOldBits: {
+        "test_a_character_may_be_split_between_tokens",
+        "test_mask_and_accept_agree_on_every_token",
+        "test_something_is_allowed_unless_it_may_stop_and_nothing_once_it_must",
+        "test_tokens_without_bytes_are_never_allowed",
+        "test_whatever_is_written_by_the_mask_ends_well",
+    },
+    TakesAnything: {
+        "test_a_refused_token_changes_nothing",
+        "test_mask_and_accept_agree_on_every_token",
+    },
+    StopsAnywhere: {
+        "test_a_character_may_be_split_between_tokens",
+        "test_forced_tokens_are_taken_one_by_one",
+        "test_it_refuses_what_does_not",
+        "test_whatever_is_written_by_the_mask_ends_well",
+    },
+    NeverStops: {
+        "test_it_takes_what_matches",
+        "test_something_is_allowed_unless_it_may_stop_and_nothing_once_it_must",
+        "test_whatever_is_written_by_the_mask_ends_well",
+    },
+    TerminatesWhereItMayStop: {"test_something_is_allowed_unless_it_may_stop_and_nothing_once_it_must"},
+    ForcesWhatIsLikely: {
+        "test_forced_tokens_are_taken_one_by_one",
+        "test_forced_tokens_are_those_of_the_tokenizer",
+    },
+    ForcesBytes: {"test_forced_tokens_are_those_of_the_tokenizer"},
+    AdvancesByForcing: {
+        "test_forced_tokens_are_taken_one_by_one",
+        "test_forced_tokens_are_those_of_the_tokenizer",
+    },
+    SharesItsState: {
+        "test_a_copy_goes_its_own_way",
+        "test_forced_tokens_are_taken_one_by_one",
+        "test_mask_and_accept_agree_on_every_token",
+    },
+    RollsBackOneLess: {
+        "test_a_copy_goes_its_own_way",
+        "test_rolling_back_undoes_tokens",
+    },
+    ForgivesRollingBackTooMuch: {"test_rolling_back_undoes_tokens"},
+    ForgetsHalfACharacter: {
+        "test_a_character_may_be_split_between_tokens",
+        "test_mask_and_accept_agree_on_every_token",
+        "test_whatever_is_written_by_the_mask_ends_well",
+    },
+    NamesAKindOfItsOwn: {"test_it_names_known_kinds_only"},
+    TakesWhatItDoesNotName: {"test_what_it_does_not_name_it_refuses"},
+    BlamesItselfForTheRequest: {"test_a_faulty_constraint_is_the_requests_fault"},
+    CompilesAFaultyChoiceToNothing: {"test_a_faulty_constraint_is_the_requests_fault"},
+}
+
+
+class Contract(GrammarContract):
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+
+    def make(self) -> Grammar:
+        return self.grammar
 
 
 @cache
-def compiled(case: Case) -> CompiledGrammar:
-    return SOUND.load(SOUND.compile(case.constraint).data)
+def loaded(constraint: Constraint) -> CompiledGrammar:
+    return SOUND.load(SOUND.compile(constraint).data)
 
 
-def fails(test: str, matching: type[Right]) -> bool:
-    """Whether a test of the contract fails with one of the chosen cases."""
-    method = getattr(Contract(), test)
-    cases = [(case,) for case in CHOSEN] if "case" in inspect.signature(method).parameters else [()]
-    try:
-        for case in cases:
-            method(lambda case: Faulty(compiled(case), matching), *case)
-    except (AssertionError, pytest.fail.Exception):
-        return True
-    return False
+def failing(kind: type[Any]) -> set[str]:
+    """The cases that fail with one of the chosen constraints, or a faulty one."""
+    grammar = kind() if issubclass(kind, Sound) else Sound(kind)
+
+    def compiled(case: Case) -> CompiledGrammar:
+        if case.constraint.kind not in grammar.kinds:
+            pytest.skip("as the contract's fixture does")
+        return Matching(loaded(case.constraint), grammar.matching)
+
+    return failed_cases(
+        Contract(grammar),
+        lambda names: dict.fromkeys(names, compiled),
+        lambda value: value in CHOSEN or value not in CASES,
+    )
+
+
+@pytest.mark.parametrize("kind", MUTANTS, ids=lambda kind: kind.__name__)
+def test_a_fault_fails_its_cases_and_no_other(kind: type[Any]) -> None:
+    assert failing(kind) == MUTANTS[kind]
+
+
+def test_every_case_catches_a_fault() -> None:
+    assert set(cases_of(GrammarContract)) == set().union(*MUTANTS.values())
 
 
 def test_the_right_matcher_passes_all() -> None:
-    methods = inspect.getmembers(Contract, inspect.isfunction)
-    tests = [
-        name for name, test in methods if name.startswith("test_") and "compiled" in inspect.signature(test).parameters
-    ]
-    assert len(tests) == 12
-    assert [test for test in tests if fails(test, Right)] == []
-
-
-@pytest.mark.parametrize(
-    ("matching", "test"),
-    [
-        (AllowsAStopId, "test_tokens_without_bytes_are_never_allowed"),
-        (LeavesOldBits, "test_tokens_without_bytes_are_never_allowed"),
-        (TakesAnything, "test_mask_and_accept_agree_on_every_token"),
-        (TakesAnything, "test_a_refused_token_changes_nothing"),
-        (StopsAnywhere, "test_it_refuses_what_does_not"),
-        (StopsAnywhere, "test_whatever_is_written_by_the_mask_ends_well"),
-        (NeverStops, "test_it_takes_what_matches"),
-        (NeverStops, "test_whatever_is_written_by_the_mask_ends_well"),
-        (TerminatesWhereItMayStop, "test_something_is_allowed_unless_it_may_stop_and_nothing_once_it_must"),
-        (ForcesWhatIsLikely, "test_forced_tokens_are_taken_one_by_one"),
-        (ForcesBytes, "test_forced_tokens_are_those_of_the_tokenizer"),
-        (AdvancesByForcing, "test_forced_tokens_are_those_of_the_tokenizer"),
-        (SharesItsState, "test_a_copy_goes_its_own_way"),
-        (RollsBackOneLess, "test_rolling_back_undoes_tokens"),
-        (ForgivesRollingBackTooMuch, "test_rolling_back_undoes_tokens"),
-        (ForgetsHalfACharacter, "test_a_character_may_be_split_between_tokens"),
-    ],
-)
-def test_a_fault_is_caught(matching: type[Right], test: str) -> None:
-    assert fails(test, matching)
+    assert failing(Right) == set()

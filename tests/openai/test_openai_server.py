@@ -190,7 +190,16 @@ async def test_a_model_without_a_served_name_goes_by_its_own(make_engine: Any) -
 async def test_server_info_tells_model_parts_and_ledger(client: Any) -> None:
     info = (await client.get("/server_info")).json()
     assert (info["model_path"], info["served_model_name"], info["context_length"]) == ("/nowhere", "m", 4000)
-    assert set(info["parts"]) == {"cache", "policy", "grammar", "speculator", "transport", "source", "backend"}
+    assert set(info["parts"]) == {
+        "cache",
+        "policy",
+        "grammar",
+        "speculator",
+        "transport",
+        "source",
+        "backend",
+        "launcher",
+    }
     assert info["ledger"] == [{"name": "weights", "bytes": 12, "origin": "measured", "note": ""}]
     assert info["version"]
 

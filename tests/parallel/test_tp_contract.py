@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from lent_backend import LentBackend
 from rank_processes import RankProcesses
 from remote_executor import RemoteExecutor
 from tiny_models import CONFIGS, save_model
 
-from sgframe.interfaces.backend import ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
-from sgframe.testing.backend import BackendContract
-from sgframe.testing.speculation import SpeculationContract
+from sgframe.testing import BackendContract
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +17,14 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return save_model(CONFIGS["llama"](), tmp_path_factory.mktemp("llama"))
 
 
-class TestTwoRanks(BackendContract, SpeculationContract):
+class TestTwoRanks(BackendContract):
     @pytest.fixture(autouse=True)
-    def _given(self, ranks: RankProcesses, tiny_llama: Checkpoint) -> None:
-        self.ranks, self.checkpoint = ranks, tiny_llama
+    def _given(self, ranks: RankProcesses) -> None:
+        self.ranks = ranks
 
-    def make_executor(self) -> RemoteExecutor:
-        return RemoteExecutor(self.ranks, 2)
+    @pytest.fixture
+    def checkpoint(self, tiny_llama: Checkpoint) -> Checkpoint:
+        return tiny_llama
 
-    def make_spec(self) -> ExecutorSpec:
-        return ExecutorSpec(self.checkpoint, "float32", max_rows=8, max_step_tokens=128, kv_slots=512)
+    def make(self) -> LentBackend:
+        return LentBackend(lambda: RemoteExecutor(self.ranks, 2))

@@ -1,4 +1,4 @@
-"""The plain parts: cache none, policy fcfs, grammar none."""
+"""The plain parts: cache none, policy fcfs, grammar none, speculator none."""
 
 from __future__ import annotations
 
@@ -10,26 +10,29 @@ from sgframe.errors import RequestError
 from sgframe.interfaces.cache import Clock
 from sgframe.interfaces.grammar import Vocabulary
 from sgframe.messages import ints
-from sgframe.testing.cache import CacheContract
-from sgframe.testing.policy import HOT, PolicyContract, WaitingRequest
+from sgframe.testing import CacheContract, PolicyContract, SpeculatorContract
+from sgframe.testing.queue import HOT, WaitingRequest
 from sgframe_basic.cache import NoCache
 from sgframe_basic.grammar import NoGrammar
 from sgframe_basic.policy import FirstComeFirstServed
+from sgframe_basic.speculator import NoSpeculator
 
 
 class TestNoCache(CacheContract):
-    keeps = False
-
     def make(self, page_size: int, clock: Clock) -> NoCache:
         return NoCache(PluginSettings(), page_size=page_size, clock=clock)
 
 
 class TestFirstComeFirstServed(PolicyContract):
+    max_overtaken = 0
+
     def make(self) -> FirstComeFirstServed:
         return FirstComeFirstServed(PluginSettings())
 
-    def max_overtaken(self) -> int:
-        return 0
+
+class TestNoSpeculator(SpeculatorContract):
+    def make(self) -> NoSpeculator:
+        return NoSpeculator(PluginSettings())
 
 
 def test_fcfs_ignores_what_is_cached() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from sgframe.messages import Ints, ints
 from sgframe.prefixes import common_length
-from sgframe.testing.plugin import check_plugin
-from sgframe.testing.policy import FixedCache, PolicyContract, WaitingRequest
+from sgframe.testing import PolicyContract, check_plugin
+from sgframe.testing.queue import FixedCache, WaitingRequest
 from sgframe_dfs_weight import DfsWeightSettings
 from sgframe_dfs_weight.policy import HeaviestBranchFirst
 from sgframe_dfs_weight.trie import Branch, PrefixTrie
@@ -19,19 +19,17 @@ CACHE = FixedCache(*map(ints, (A1, A2, B)))
 
 
 class TestHeaviestBranchFirst(PolicyContract):
+    max_overtaken = 16384
+
     def make(self) -> HeaviestBranchFirst:
         return HeaviestBranchFirst(DfsWeightSettings())
 
-    def max_overtaken(self) -> int:
-        return 16384
-
 
 class TestWithoutPatience(PolicyContract):
+    max_overtaken = 0
+
     def make(self) -> HeaviestBranchFirst:
         return HeaviestBranchFirst(DfsWeightSettings(max_overtaken=0))
-
-    def max_overtaken(self) -> int:
-        return 0
 
 
 def order(*prefixes: list[int], overdue: int | None = None) -> list[int]:

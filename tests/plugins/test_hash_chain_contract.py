@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sgframe.interfaces.cache import Clock
-from sgframe.testing.cache import CacheContract
+from sgframe.testing import CacheContract
 from sgframe_hash_chain import HashChainSettings
 from sgframe_hash_chain.cache import HashChainCache
 
@@ -14,8 +14,7 @@ class TestBlocksOfOnePage(CacheContract):
 
 
 class TestBlocksOfThreePages(CacheContract):
+    pages_per_block = 3
+
     def make(self, page_size: int, clock: Clock) -> HashChainCache:
         return HashChainCache(HashChainSettings(block=3 * page_size), page_size=page_size, clock=clock)
-
-    def granularity(self, page_size: int) -> int:
-        return 3 * page_size

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from sgframe.messages import ints
-from sgframe.testing.plugin import check_plugin
-from sgframe.testing.policy import HOT, PolicyContract, WaitingRequest
+from sgframe.testing import PolicyContract, check_plugin
+from sgframe.testing.queue import HOT, WaitingRequest
 from sgframe_lpm import LpmSettings
 from sgframe_lpm.policy import LongestPrefixMatch
 
 
 class TestLongestPrefixMatch(PolicyContract):
+    max_overtaken = 16384
+
     def make(self) -> LongestPrefixMatch:
         return LongestPrefixMatch(LpmSettings())
 
-    def max_overtaken(self) -> int:
-        return 16384
-
 
 class TestWithoutPatience(PolicyContract):
+    max_overtaken = 0
+
     def make(self) -> LongestPrefixMatch:
         return LongestPrefixMatch(LpmSettings(max_overtaken=0))
-
-    def max_overtaken(self) -> int:
-        return 0
 
 
 def order(*waiting: WaitingRequest) -> list[int]:

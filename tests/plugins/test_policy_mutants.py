@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from contract_cases import cases_of, failed_cases, fails
 
 from sgframe import PluginSettings
 from sgframe.interfaces.cache import CacheView
 from sgframe.interfaces.policy import Policy, Running, Waiting
 from sgframe.messages import ints
-from sgframe.testing.policy import PolicyContract, WaitingRequest
+from sgframe.testing import PolicyContract, WaitingRequest
 from sgframe_basic.policy import FirstComeFirstServed
 from sgframe_lpm import LpmSettings
 from sgframe_lpm.policy import LongestPrefixMatch
@@ -125,40 +126,46 @@ MUTANTS: list[tuple[type[Policy], int, set[str]]] = [
     (DisplacesAnybody, BOUND, {"test_requests_never_displace_each_other_in_a_ring"}),
     (DisplacesTheOverdue, BOUND, PLAYED),
 ]
-CASES = [name for name, _ in inspect.getmembers(PolicyContract, inspect.isfunction) if name.startswith("test_")]
 
 
 class Contract(PolicyContract):
     def __init__(self, policy: type[Policy], max_overtaken: int) -> None:
-        self._policy = policy
-        self._max_overtaken = max_overtaken
+        self.policy = policy
+        self.max_overtaken = max_overtaken
 
     def make(self) -> Policy:
-        return self._policy()
-
-    def max_overtaken(self) -> int:
-        return self._max_overtaken
+        return self.policy()
 
 
-def failing(contract: PolicyContract) -> Iterator[str]:
-    for case in CASES:
-        try:
-            getattr(contract, case)()
-        except AssertionError:
-            yield case
+def nothing(names: list[str]) -> dict[str, Any]:
+    assert names == [], "the contract asks for fixtures"
+    return {}
+
+
+def failing(policy: type[Policy], max_overtaken: int) -> set[str]:
+    return failed_cases(Contract(policy, max_overtaken), nothing)
 
 
 @pytest.mark.parametrize(
     ("policy", "max_overtaken", "cases"), MUTANTS, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_a_fault_fails_its_case_alone(policy: type[Policy], max_overtaken: int, cases: set[str]) -> None:
-    assert set(failing(Contract(policy, max_overtaken))) == cases
+    assert failing(policy, max_overtaken) == cases
 
 
 def test_every_case_catches_a_fault() -> None:
-    assert set(CASES) == set().union(*(cases for _, _, cases in MUTANTS))
+    assert set(cases_of(PolicyContract)) == set().union(*(cases for _, _, cases in MUTANTS))
 
 
 @pytest.mark.parametrize(("policy", "max_overtaken"), [(Arrival, 0), (Lpm, BOUND), (Priority, BOUND)])
 def test_the_sound_policies_under_the_mutants_pass(policy: type[Policy], max_overtaken: int) -> None:
-    assert list(failing(Contract(policy, max_overtaken))) == []
+    assert failing(policy, max_overtaken) == set()
+
+
+def test_a_policy_that_states_no_bound_is_held_to_65536() -> None:
+    class Unstated(PolicyContract):
+        def make(self) -> Policy:
+            return NeverAges()
+
+    assert fails(Unstated(), "test_who_was_overtaken_to_the_bound_stands_before_all_later_arrivals", nothing)
+    assert Unstated.max_overtaken == 65536

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from sgframe.messages import ints
-from sgframe.testing.plugin import check_plugin
-from sgframe.testing.policy import HOT, PolicyContract, WaitingRequest
+from sgframe.testing import PolicyContract, check_plugin
+from sgframe.testing.queue import HOT, WaitingRequest
 from sgframe_priority import PrioritySettings
 from sgframe_priority.policy import MostUrgentFirst
 
 
 class TestMostUrgentFirst(PolicyContract):
+    max_overtaken = 65536
+
     def make(self) -> MostUrgentFirst:
         return MostUrgentFirst(PrioritySettings())
 
-    def max_overtaken(self) -> int:
-        return 65536
-
 
 class TestWithoutPatience(PolicyContract):
+    max_overtaken = 0
+
     def make(self) -> MostUrgentFirst:
         return MostUrgentFirst(PrioritySettings(max_overtaken=0))
-
-    def max_overtaken(self) -> int:
-        return 0
 
 
 def request(id: int, priority: int, overtaken: int = 0) -> WaitingRequest:

@@ -13,9 +13,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import carray
 
-from sgframe_cpu.atomics import pointer
+from sgframe_cpu.atomics import array
 from sgframe_cpu.attention_items import (
     BEGIN,
     BLOCK,
@@ -60,7 +59,7 @@ from sgframe_cpu.attention_tiles import (
 from sgframe_cpu.attention_tiles import VECTORS as TILE_VECTORS
 from sgframe_cpu.attention_vectors import KEYS, bound, copy_row, filled, scratch
 from sgframe_cpu.launch import Kernel, buffer, integer
-from sgframe_cpu.scalars import inlined
+from sgframe_cpu.scalars import inlined, larger, smaller
 
 _TILES = BLOCK // COLUMNS
 _STATES = _TILES * STATE
@@ -94,12 +93,12 @@ def attend_blocks(element: type, key_dim: int, value_dim: int) -> Kernel:
             for tile in range(tiles):
                 load_tile(width, rows + tile * (COLUMNS * 8), query + tile * query_tile)
             earliest, latest = _start(queries, first, count, group, window, tiles, states, sums, value_dim)
-            begin_key, end_key = max(item[BEGIN], sight(earliest, window)), item[END]
+            begin_key, end_key = larger(item[BEGIN], sight(earliest, window)), item[END]
             for key in range(begin_key, end_key, KEYS):
-                slots = table[item[LINE], key : min(key + KEYS, end_key)]
+                slots = table[item[LINE], key : smaller(key + KEYS, end_key)]
                 padded = (len(slots) + ROWS - 1) // ROWS * ROWS
                 for j in range(padded):  # those that are left over repeat the last
-                    slot = np.int64(slots[min(j, len(slots) - 1)]) * kv_heads + head
+                    slot = np.int64(slots[smaller(j, len(slots) - 1)]) * kv_heads + head
                     copy_row(width, integer(address, KEYS_AT) + slot * (key_dim * size), keys + j * (room * 4))
                 pool = integer(address, VALUES_AT) + head * (value_dim * size)
                 _copy_values(pool, kv_heads * (value_dim * size), slots, padded, values, pairs, value_width, value_room)
@@ -138,7 +137,7 @@ def _find(
     rows: Any,
 ) -> None:
     """The addresses of query vectors, one for each lane; lanes that are left over repeat the first."""
-    addresses = carray(pointer(rows), (BLOCK,), np.int64)
+    addresses = array(rows, (BLOCK,), np.int64)
     for i in range(tiles * COLUMNS):
         addresses[i] = query + row_of(queries, first + (i if i < count else 0), group, heads, head) * row_bytes
 
@@ -148,17 +147,17 @@ def _start(
     queries: Any, first: Any, count: Any, group: Any, window: Any, tiles: Any, states: Any, sums: Any, dim: Any
 ) -> Any:
     """Clear the sums and set up the states. Returns the earliest and the latest position of the query vectors."""
-    total = carray(pointer(sums), (tiles * COLUMNS * dim,), np.float32)
+    total = array(sums, (tiles * COLUMNS * dim,), np.float32)
     for i in range(tiles * COLUMNS * dim):
         total[i] = _ZERO
     earliest = latest = queries[first // group, POSITION]
     for tile in range(tiles):
-        state = carray(pointer(states + tile * _STATE_BYTES), (STATE, COLUMNS), np.float32)
-        sights = carray(pointer(states + tile * _STATE_BYTES), (STATE, COLUMNS), np.int32)
+        state = array(states + tile * _STATE_BYTES, (STATE, COLUMNS), np.float32)
+        sights = array(states + tile * _STATE_BYTES, (STATE, COLUMNS), np.int32)
         for lane in range(COLUMNS):
-            vector = first + min(tile * COLUMNS + lane, count - 1)
+            vector = first + smaller(tile * COLUMNS + lane, count - 1)
             position = queries[vector // group, POSITION]
-            earliest, latest = min(earliest, position), max(latest, position)
+            earliest, latest = smaller(earliest, position), larger(latest, position)
             state[MOST, lane], state[WEIGHT, lane] = NOTHING, _ZERO
             sights[FROM, lane], sights[TO, lane] = sight(position, window), position
     return earliest, latest
@@ -172,11 +171,11 @@ def _copy_values(
     last = len(slots) - 1
     if pairs:
         for j in range(0, padded, 2):
-            a, b = np.int64(slots[min(j, last)]), np.int64(slots[min(j + 1, last)])
+            a, b = np.int64(slots[smaller(j, last)]), np.int64(slots[smaller(j + 1, last)])
             mix_rows(width, pool + a * slot_bytes, pool + b * slot_bytes, target + j // 2 * (room * 4))
     else:
         for j in range(padded):
-            copy_row(width, pool + np.int64(slots[min(j, last)]) * slot_bytes, target + j * (room * 4))
+            copy_row(width, pool + np.int64(slots[smaller(j, last)]) * slot_bytes, target + j * (room * 4))
 
 
 @inlined
@@ -196,8 +195,8 @@ def _finish(
 ) -> None:
     """The addresses that the sums of a tile go to, and in WEIGHT by what they are multiplied: a part of a query leaves them
     as they are, with the largest score and the sum of weights. ``left`` query vectors are in the tile or after it."""
-    targets = carray(pointer(rows), (COLUMNS,), np.int64)
-    lines, part = carray(pointer(state), (STATE, COLUMNS), np.float32), item[PART]
+    targets = array(rows, (COLUMNS,), np.int64)
+    lines, part = array(state, (STATE, COLUMNS), np.float32), item[PART]
     for lane in range(COLUMNS):
         vector, head = item[FIRST] + tile * COLUMNS + lane, np.int64(item[HEAD])
         if lane >= left:
@@ -208,5 +207,5 @@ def _finish(
         else:
             row = partial_of(queries, vector, group, heads, head, part)
             targets[lane] = integer(address, PARTIALS_AT) + row * ((dim + 2) * 4)
-            result = carray(pointer(targets[lane]), (dim + 2,), np.float32)
+            result = array(targets[lane], (dim + 2,), np.float32)
             result[dim], result[dim + 1], lines[WEIGHT, lane] = (lines[MOST, lane], lines[WEIGHT, lane], _ONE)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray
 
-from sgframe_cpu.atomics import pointer
+from sgframe_cpu.atomics import array
 from sgframe_cpu.launch import buffer
 from sgframe_cpu.scalars import inlined
 
@@ -73,7 +72,7 @@ def planned(address: Any, end: Any) -> Any:
     header = buffer(address, HEADER_AT, (HEADER,), np.int64)
     items = buffer(address, ITEMS_AT, (end, ITEM_COLUMNS), np.int32)
     queries = buffer(address, QUERIES_AT, (1, QUERY_COLUMNS), np.int32)
-    return items, queries, carray(pointer(header[TABLE]), (1, header[WIDTH]), np.int32)
+    return items, queries, array(header[TABLE], (1, header[WIDTH]), np.int32)
 
 
 @inlined

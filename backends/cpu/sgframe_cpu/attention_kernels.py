@@ -6,9 +6,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import carray
 
-from sgframe_cpu.atomics import call, pointer
+from sgframe_cpu.atomics import array, call
 from sgframe_cpu.attention_blocks import attend_blocks
 from sgframe_cpu.attention_items import (
     BLOCKS_KERNEL,
@@ -25,7 +24,7 @@ from sgframe_cpu.attention_items import (
 from sgframe_cpu.attention_rows import attend_rows
 from sgframe_cpu.attention_vectors import scratch, write_row
 from sgframe_cpu.launch import Kernel, buffer, integer
-from sgframe_cpu.scalars import exp, inlined
+from sgframe_cpu.scalars import exp, inlined, larger
 
 _ONE, _ZERO = np.float32(1), np.float32(0)
 
@@ -67,7 +66,7 @@ def merge(element: type, value_dim: int) -> Kernel:
             first = each[MERGED_BASE]
             last = first + each[MERGED_PARTS]
             for head in range(heads):
-                weight = _add_up(partials, first, last, head, scale, carray(pointer(room), (value_dim,), np.float32))
+                weight = _add_up(partials, first, last, head, scale, array(room, (value_dim,), np.float32))
                 target = output + (np.int64(each[MERGED_FLAT]) * heads + head) * (value_dim * size)
                 write_row(rounded, value_dim, room, _ONE / weight, target)
 
@@ -79,7 +78,7 @@ def _add_up(partials: Any, first: Any, last: Any, head: Any, scale: Any, sums: A
     """Add the sums of parts; returns their sum of weights."""
     dim, most, weight = len(sums), NOTHING, _ZERO
     for part in range(first, last):
-        most = max(most, partials[part, head, dim])
+        most = larger(most, partials[part, head, dim])
     for d in range(dim):
         sums[d] = _ZERO
     for part in range(first, last):

@@ -11,9 +11,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import carray
 
-from sgframe_cpu.atomics import pointer
+from sgframe_cpu.atomics import array
 from sgframe_cpu.attention_dots import TOGETHER, add_rows, score_rows, weigh_row
 from sgframe_cpu.attention_items import (
     BEGIN,
@@ -44,7 +43,7 @@ from sgframe_cpu.attention_items import (
 )
 from sgframe_cpu.attention_vectors import KEYS, bound, copy_row, filled, scratch, write_row
 from sgframe_cpu.launch import Kernel, buffer, integer
-from sgframe_cpu.scalars import inlined
+from sgframe_cpu.scalars import inlined, larger, smaller
 from sgframe_cpu.vectors import LANES
 
 _ONE, _ZERO = np.float32(1), np.float32(0)
@@ -75,8 +74,8 @@ def attend_rows(element: type, key_dim: int, value_dim: int) -> Kernel:
             _clear(sums, most, weight, rows, value_room)
             end_key = item[END]
             for key in range(_begin(queries, item, group, window), end_key, KEYS):
-                padded = (min(KEYS, end_key - key) + LANES - 1) // LANES * LANES
-                slots = table[item[LINE], key : min(key + 2 * KEYS, end_key)]
+                padded = (smaller(KEYS, end_key - key) + LANES - 1) // LANES * LANES
+                slots = table[item[LINE], key : smaller(key + 2 * KEYS, end_key)]
                 _find(integer(address, KEYS_AT), slots, kv_heads * key_bytes, keys)
                 _find(integer(address, VALUES_AT), slots, kv_heads * value_bytes, values)
                 for row in range(0, rows, count):
@@ -87,13 +86,13 @@ def attend_rows(element: type, key_dim: int, value_dim: int) -> Kernel:
                         bound(scores, count * _VECTORS_OF_KEYS, rate, softcap)
                     for i in range(count):
                         position = queries[(first + i) // group, POSITION]
-                        seen, end_seen = sight(position, window) - key, min(end_key, position + 1) - key
+                        seen, end_seen = sight(position, window) - key, smaller(end_key, position + 1) - key
                         mine, into = scores + i * (KEYS * 4), weights + i * (KEYS * size)
                         most_at, sum_at = most + (row + i) * 4, weight + (row + i) * (LANES * 4)
                         factor = weigh_row(pairs, mine, seen, end_seen, scale, into, most_at, sum_at)
-                        carray(pointer(factors), (FEW_VECTORS,), np.float32)[i] = factor
+                        array(factors, (FEW_VECTORS,), np.float32)[i] = factor
                     for i in range(0, count, TOGETHER):
-                        some, into = min(TOGETHER, count - i), sums + (row + i) * (value_room * 4)
+                        some, into = smaller(TOGETHER, count - i), sums + (row + i) * (value_room * 4)
                         parts = weights + i * (KEYS * size)
                         add_rows(pairs, value_dim, some, values, at_value, padded, parts, into, factors + i * 4)
             for row in range(rows):
@@ -127,14 +126,14 @@ def _begin(queries: Any, item: Any, group: Any, window: Any) -> Any:
     """The first key that any query of the item sees."""
     earliest = queries[item[FIRST] // group, POSITION]
     for i in range(1, item[VECTORS]):
-        earliest = min(earliest, queries[(item[FIRST] + i) // group, POSITION])
-    return max(item[BEGIN], sight(earliest, window))
+        earliest = smaller(earliest, queries[(item[FIRST] + i) // group, POSITION])
+    return larger(item[BEGIN], sight(earliest, window))
 
 
 @inlined
 def _clear(sums: Any, most: Any, weight: Any, rows: Any, room: Any) -> None:
     for address, count, value in ((sums, rows * room, _ZERO), (weight, rows * LANES, _ZERO), (most, rows, NOTHING)):
-        line = carray(pointer(address), (count,), np.float32)
+        line = array(address, (count,), np.float32)
         for i in range(count):
             line[i] = value
 
@@ -142,7 +141,7 @@ def _clear(sums: Any, most: Any, weight: Any, rows: Any, room: Any) -> None:
 @inlined
 def _find(pool: Any, slots: Any, slot_bytes: Any, rows: Any) -> None:
     """The addresses of 2 · KEYS slots; those that are left over repeat the last."""
-    addresses = carray(pointer(rows), (2 * KEYS,), np.int64)
+    addresses = array(rows, (2 * KEYS,), np.int64)
     for i in range(len(slots)):
         addresses[i] = pool + np.int64(slots[i]) * slot_bytes
     for i in range(len(slots), 2 * KEYS):
@@ -166,7 +165,7 @@ def _finish(
     """Write a query vector's output, or leave it as a part."""
     count = np.int64(item[VECTORS])
     vector, head = item[FIRST] + row % count, np.int64(item[HEAD]) + row // count
-    parts, total = carray(pointer(weight + row * (LANES * 4)), (LANES,), np.float32), _ZERO
+    parts, total = array(weight + row * (LANES * 4), (LANES,), np.float32), _ZERO
     for lane in range(LANES):
         total += parts[lane]
     if item[PART] < 0:
@@ -176,5 +175,5 @@ def _finish(
         which = partial_of(queries, vector, group, heads, head, item[PART])
         target = integer(address, PARTIALS_AT) + which * ((dim + 2) * 4)
         write_row(False, dim, sums, _ONE, target)
-        result = carray(pointer(target), (dim + 2,), np.float32)
-        result[dim], result[dim + 1] = carray(pointer(most), (MOST_ROWS,), np.float32)[row], total
+        result = array(target, (dim + 2,), np.float32)
+        result[dim], result[dim + 1] = array(most, (MOST_ROWS,), np.float32)[row], total

@@ -46,9 +46,14 @@ class CpuBackend(Backend):
 
     def executor(self) -> CpuExecutor:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch loads its OpenMP library
+        helper = None
+        if self._settings.kernels == "numba" and cores() > 1:
+            from sgframe_cpu.compiling import start_helper  # noqa: PLC0415 (loads numba)
+
+            helper = start_helper()  # before torch is loaded: that takes a second
         from sgframe_cpu.executor import CpuExecutor  # noqa: PLC0415 (loads torch)
 
-        return CpuExecutor(self._settings)
+        return CpuExecutor(self._settings, helper)
 
 
 def preferred_dtypes() -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from pathlib import Path
 
 import torch
 from msgspec.structs import replace
@@ -12,8 +13,9 @@ from torch import Tensor
 from sgframe.interfaces.backend import ExecutorSpec, Ranks
 from sgframe.messages import Loaded
 from sgframe_cpu import CpuSettings
-from sgframe_cpu.attention import NumbaAttention
+from sgframe_cpu.attention import NumbaAttention, element_of
 from sgframe_cpu.backend import preferred_dtypes
+from sgframe_cpu.compiling import Helper
 from sgframe_cpu.fused import FusedOps
 from sgframe_cpu.linear import PackedLinear, can_pack
 from sgframe_cpu.memory import available_memory, cores
@@ -21,10 +23,13 @@ from sgframe_cpu.program import HeadProgram, StepProgram
 from sgframe_cpu.quantizer import Quantizer
 from sgframe_cpu.sampling import Sampling
 from sgframe_cpu.team import Team
+from sgframe_torch.config import read_config
 from sgframe_torch.drawing import DrawTable
 from sgframe_torch.executor import TorchExecutor
 from sgframe_torch.kv import LayerKV
+from sgframe_torch.loading import choose_dtype
 from sgframe_torch.logprobs import Ranked
+from sgframe_torch.models.rope import head_dim
 from sgframe_torch.ops import DeviceOps, Head, Hidden, Linear, QKNorm
 from sgframe_torch.rows import StepInputs
 
@@ -164,15 +169,36 @@ class CpuExecutor(TorchExecutor):
 
     _ops: TorchCpuOps
 
-    def __init__(self, settings: CpuSettings) -> None:
+    def __init__(self, settings: CpuSettings, helper: Helper | None = None) -> None:
+        """``helper`` is ended with the loading."""
         super().__init__(_ops(settings))
+        self._helper = helper
+
+    def join(self, ranks: Ranks, give_up: Callable[[str], None]) -> None:
+        if ranks.local_rank:  # one is enough for a machine
+            self._end_helper()
+        super().join(ranks, give_up)
 
     def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
-        loaded, said = super().load(spec, progress), self._ops.note()
+        try:
+            if self._helper is not None:
+                like = torch.empty(0, dtype=getattr(torch, choose_dtype(spec.dtype, self._ops)))
+                self._helper.tell(element_of(like), head_dim(read_config(Path(spec.checkpoint.folder))))
+            loaded, said = super().load(spec, progress), self._ops.note()
+        finally:
+            self._end_helper()
         ledger = [
             replace(line, note=f"{line.note}; {said}") if line.name == "weights" else line for line in loaded.ledger
         ]
         return replace(loaded, ledger=ledger) if said else loaded
+
+    def close(self) -> None:
+        super().close()
+        self._end_helper()
+
+    def _end_helper(self) -> None:
+        if self._helper is not None:
+            self._helper.end()
 
 
 def _ops(settings: CpuSettings) -> TorchCpuOps:

@@ -10,26 +10,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import carray, cfunc, types
+from numba import cfunc, types
+from numba.extending import intrinsic
 
-from sgframe_cpu.atomics import pointer
+from sgframe_cpu.atomics import array_at
 from sgframe_cpu.pool import Ints64, pool
-from sgframe_cpu.scalars import FAST, inlined
+from sgframe_cpu.scalars import FAST
 from sgframe_cpu.sources import compiled
+from sgframe_cpu.vectors import INT64, pointer
 
-_SIGNATURE = types.void(types.intp, types.intp, types.intp)
+SIGNATURE = types.void(types.intp, types.intp, types.intp)
 
 
 class Kernel:
-    """``run(address, begin, end)``, compiled on construction, or read from numba's cache on disk.
+    """``run(address, begin, end)``, a C function that is compiled on construction, or read from numba's cache on disk.
 
     A C function is called by its address: were it a numba function, LLVM would optimise it anew in each of the layers
     that numba puts between it and Python, which takes three times as long.
     """
 
     def __init__(self, run: Callable[[int, int, int], None]) -> None:
-        self._function = compiled(cfunc, _SIGNATURE, fastmath=FAST, error_model="numpy")(run)
-        self._serial = self._function.ctypes
+        self._function = compiled(cfunc, SIGNATURE, fastmath=FAST, error_model="numpy")(run)
+        self.run = self._function.ctypes
         self.address: int = self._function.address
         self.name = run.__qualname__.partition(".")[0]  # the function that made it
 
@@ -37,7 +39,7 @@ class Kernel:
         """Run over ``items``, shared among ``threads`` in even parts."""
         if threads == 1:
             packed = (ctypes.c_int64 * len(arguments))(*arguments)
-            self._serial(ctypes.addressof(packed), 0, items)
+            self.run(ctypes.addressof(packed), 0, items)
         else:
             count = np.array([items], np.int64)
             Launch(self, arguments, count.ctypes.data, grain=-(-items // threads)).run(threads)
@@ -78,13 +80,26 @@ class Walk:
         self._pool.walk(self._table)
 
 
-@inlined
-def buffer(address: Any, index: Any, shape: Any, dtype: Any) -> Any:
+@intrinsic
+def buffer(_: Any, address: Any, index: Any, shape: Any, dtype: Any) -> Any:
     """Inside a kernel: the array of ``shape`` and ``dtype`` that argument ``index`` points to."""
-    return carray(pointer(integer(address, index)), shape, dtype)
+    kind = types.Array(dtype.dtype, len(shape), "C")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return array_at(context, builder, kind, _argument(builder, *values[:2]), shape, values[2])
+
+    return kind(types.intp, types.intp, shape, dtype), generate
 
 
-@inlined
-def integer(address: Any, index: Any) -> Any:
+@intrinsic
+def integer(_: Any, address: Any, index: Any) -> Any:
     """Inside a kernel: argument ``index``."""
-    return carray(pointer(address), (32,), np.int64)[index]
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _argument(builder, *values)
+
+    return types.int64(types.intp, types.intp), generate
+
+
+def _argument(builder: Any, address: Any, index: Any) -> Any:
+    return builder.load(builder.gep(pointer(builder, address, INT64), [index]), align=8)

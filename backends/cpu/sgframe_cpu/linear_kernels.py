@@ -6,11 +6,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import carray
 
-from sgframe_cpu.atomics import pointer
+from sgframe_cpu.atomics import array
 from sgframe_cpu.launch import Kernel, integer
-from sgframe_cpu.scalars import inlined
+from sgframe_cpu.scalars import inlined, smaller
 from sgframe_cpu.tiles import COLUMNS, MOST_ROWS, multiply
 
 ROW_GROUP = 128
@@ -28,16 +27,16 @@ def linear(element: type) -> Kernel:
 
     def run(address: Any, begin: Any, end: Any) -> None:
         x, weight, bias, output = integer(address, 0), integer(address, 1), integer(address, 2), integer(address, 3)
-        tokens = carray(pointer(integer(address, 4)), (1,), np.int64)[0]
+        tokens = array(integer(address, 4), (1,), np.int64)[0]
         inner, columns = integer(address, 5), integer(address, 6)
         blocks = (columns + COLUMNS - 1) // COLUMNS
         line, stride, words = inner * size, columns * size, inner * size // 4
         edge = np.empty((MOST_ROWS, COLUMNS), element)
         for item in range(begin, end):
             column, first = item % blocks * COLUMNS, item // blocks * ROW_GROUP
-            block, width = weight + column * line, min(COLUMNS, columns - column)
-            for row in range(first, min(tokens, first + ROW_GROUP), MOST_ROWS):
-                rows = min(MOST_ROWS, tokens - row)
+            block, width = weight + column * line, smaller(COLUMNS, columns - column)
+            for row in range(first, smaller(tokens, first + ROW_GROUP), MOST_ROWS):
+                rows = smaller(MOST_ROWS, tokens - row)
                 target = output + row * stride + column * size
                 if width == COLUMNS:
                     multiply(edge, rows, x + row * line, block, bias + column * 4, target, words, line, stride)
@@ -53,7 +52,7 @@ def linear(element: type) -> Kernel:
                         line,
                         COLUMNS * size,
                     )
-                    copy(edge, carray(pointer(target), (rows, columns), element), rows, width)
+                    copy(edge, array(target, (rows, columns), element), rows, width)
 
     return Kernel(run)
 

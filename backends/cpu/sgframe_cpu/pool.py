@@ -9,6 +9,7 @@ through 270 MB of linear layers took 6.1 ms, and 7.7 where items were dealt out 
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -16,9 +17,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray, njit
+from numba import cfunc, types
 
-from sgframe_cpu.atomics import add_up, call, pause, pointer, read, sem_init, sem_post, sem_wait, swap_if, write
+from sgframe_cpu.atomics import add_up, array, call, pause, read, sem_post, sem_wait, swap_if, write
+from sgframe_cpu.scalars import inlined, smaller
 from sgframe_cpu.sources import compiled
 
 Ints64 = npt.NDArray[np.int64]
@@ -35,6 +37,10 @@ _ITEM_BITS = 24
 """Of a claim; the bits above are the epoch, by which a thread that comes late knows that it does."""
 _PATIENCE = 20_000
 """Looks for new work before a thread sleeps: some 100 µs."""
+
+_ENTRY = types.void(types.intp, types.intp)
+_sem_init = ctypes.CDLL(None).sem_init
+_sem_init.argtypes = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 
 
 class Table:
@@ -57,10 +63,11 @@ class Pool:
         self._single = Table([(0,) * FIELDS], threads)
         self._tables: list[Table] = []
         self._turn = threading.Lock()
+        self._walk = walk().ctypes
         address = self._controls.ctypes.data
-        _set_up(address)
+        _sem_init(address + _SEMAPHORE, 0, 0)
         for member in range(1, threads):
-            threading.Thread(target=_serve, args=(address, member), name="compute", daemon=True).start()
+            threading.Thread(target=serve().ctypes, args=(address, member), name="compute", daemon=True).start()
 
     def table(self, launches: Sequence[tuple[int, ...]]) -> Table:
         """A table for ``walk``, kept for good."""
@@ -70,13 +77,13 @@ class Pool:
     def walk(self, table: Table) -> None:
         """Run all of ``table``; what its launches wrote is there when this returns."""
         with self._turn:
-            _walk(self._controls.ctypes.data, table.address)
+            self._walk(self._controls.ctypes.data, table.address)
 
     def run(self, launch: tuple[int, ...]) -> None:
         """Run one launch."""
         with self._turn:
             self._single.launches[0] = launch
-            _walk(self._controls.ctypes.data, self._single.address)
+            self._walk(self._controls.ctypes.data, self._single.address)
 
 
 @cache
@@ -85,18 +92,24 @@ def pool(threads: int) -> Pool:
     return Pool(threads)
 
 
-@compiled(njit)
-def _set_up(controls: Any) -> None:
-    sem_init(controls + _SEMAPHORE, 0, 0)
+@cache
+def walk() -> Any:
+    """Compiled: the first thread walks the table at an address, by the controls at another."""
+    return compiled(cfunc, _ENTRY)(_walk)
 
 
-@compiled(njit, nogil=True)
+@cache
+def serve() -> Any:
+    """Compiled: what the other threads do, for ever, by the controls at an address; and which of them it is."""
+    return compiled(cfunc, _ENTRY)(_serve)
+
+
 def _walk(controls: Any, table: Any) -> None:
     epoch, threads = read(controls + _EPOCH) + 1, read(controls + _THREADS)
-    launches, counters, count = carray(pointer(table), (3,), np.int64)
+    launches, counters, count = array(table, (3,), np.int64)
     for index in range(count):
-        launch = carray(pointer(launches + index * FIELDS * 8), (FIELDS,), np.int64)
-        line, units = _counters(counters, index, threads), carray(pointer(launch[CELL]), (1,), np.int64)[0]
+        launch = array(launches + index * FIELDS * 8, (FIELDS,), np.int64)
+        line, units = _counters(counters, index, threads), array(launch[CELL], (1,), np.int64)[0]
         items = (units + launch[UNIT] - 1) // launch[UNIT] * launch[TIMES]
         for part in range(threads):  # first: who is late in the walk before must not claim by new items
             write(line + _CLAIMS + part * _CLAIM, epoch << _ITEM_BITS | _begin(part, items, threads))
@@ -109,7 +122,6 @@ def _walk(controls: Any, table: Any) -> None:
     _work(controls, epoch, 0)
 
 
-@compiled(njit, nogil=True)
 def _serve(controls: Any, member: Any) -> None:
     """What the other threads do, for ever."""
     seen = looks = 0
@@ -129,13 +141,13 @@ def _serve(controls: Any, member: Any) -> None:
             looks = 0
 
 
-@compiled(njit, nogil=True)
+@inlined
 def _work(controls: Any, epoch: Any, member: Any) -> None:
     """Take part in the walk number ``epoch``. Returns when all is done, or another walk has begun meanwhile."""
     threads = read(controls + _THREADS)
-    launches, counters, count = carray(pointer(read(controls + _TABLE)), (3,), np.int64)
+    launches, counters, count = array(read(controls + _TABLE), (3,), np.int64)
     for index in range(count):
-        launch = carray(pointer(launches + index * FIELDS * 8), (FIELDS,), np.int64)
+        launch = array(launches + index * FIELDS * 8, (FIELDS,), np.int64)
         line = _counters(counters, index, threads)
         items = read(line + _ITEMS)
         for turn in range(threads):
@@ -148,7 +160,7 @@ def _work(controls: Any, epoch: Any, member: Any) -> None:
             return
 
 
-@compiled(njit, nogil=True)
+@inlined
 def _claim(launch: Any, line: Any, part: Any, items: Any, threads: Any, epoch: Any) -> None:
     """Run what is left of ``part``."""
     cell, end, grain = line + _CLAIMS + part * _CLAIM, _begin(part + 1, items, threads), launch[GRAIN]
@@ -156,19 +168,19 @@ def _claim(launch: Any, line: Any, part: Any, items: Any, threads: Any, epoch: A
     while claim >> _ITEM_BITS == epoch and claim - (epoch << _ITEM_BITS) < end:
         if swap_if(cell, claim, claim + grain):
             first = claim - (epoch << _ITEM_BITS)
-            last = min(first + grain, end)
+            last = smaller(first + grain, end)
             call(launch[FUNCTION], launch[ARGUMENTS], first, last)
             add_up(line + _DONE, last - first)
         claim = read(cell)
 
 
-@compiled(njit, nogil=True)
+@inlined
 def _begin(part: Any, items: Any, threads: Any) -> Any:
     """The first item of ``part``."""
     return (part * items + threads - 1) // threads
 
 
-@compiled(njit, nogil=True)
+@inlined
 def _counters(counters: Any, index: Any, threads: Any) -> Any:
     """The address of those of launch number ``index``."""
     return counters + index * (_CLAIMS + threads * _CLAIM)

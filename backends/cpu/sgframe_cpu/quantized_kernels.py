@@ -6,12 +6,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import carray
 
-from sgframe_cpu.launch import Kernel, buffer, integer, pointer
+from sgframe_cpu.atomics import array
+from sgframe_cpu.launch import Kernel, buffer, integer
 from sgframe_cpu.linear_kernels import ROW_GROUP, copy
 from sgframe_cpu.quantized_tiles import MOST_ROWS, VECTOR, multiply
-from sgframe_cpu.scalars import widen
+from sgframe_cpu.scalars import smaller, widen
 from sgframe_cpu.vectors import LANES
 
 
@@ -38,9 +38,9 @@ def quantized_linear(element: type, number: type) -> Kernel:
         numbers, edge = np.empty(0, number), np.empty((MOST_ROWS, LANES), element)
         for item in range(begin, end):
             column, first = item % blocks * LANES, item // blocks * ROW_GROUP
-            block, width = weight + item % blocks * block_size, min(LANES, columns - column)
-            for row in range(first, min(tokens, first + ROW_GROUP), MOST_ROWS):
-                rows, target = min(MOST_ROWS, tokens - row), output + row * stride + column * size
+            block, width = weight + item % blocks * block_size, smaller(LANES, columns - column)
+            for row in range(first, smaller(tokens, first + ROW_GROUP), MOST_ROWS):
+                rows, target = smaller(MOST_ROWS, tokens - row), output + row * stride + column * size
                 whole = width == LANES
                 multiply(
                     edge,
@@ -57,7 +57,7 @@ def quantized_linear(element: type, number: type) -> Kernel:
                     stride if whole else LANES * size,
                 )
                 if not whole:
-                    copy(edge, carray(pointer(target), (rows, columns), element), rows, width)
+                    copy(edge, array(target, (rows, columns), element), rows, width)
 
     return Kernel(run)
 

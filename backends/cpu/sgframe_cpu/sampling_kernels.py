@@ -13,12 +13,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
 
-from sgframe_cpu.atomics import pointer
+from sgframe_cpu.atomics import array
 from sgframe_cpu.launch import Kernel, buffer, integer
 from sgframe_cpu.sampling_lanes import LANES, reaching, top_key
-from sgframe_cpu.scalars import FAST, exp, inlined, widen
+from sgframe_cpu.scalars import bits_of, exp, float_of, inlined, larger, piece, widen
 
 _INVALID = -1
 _INFINITE = np.int32(0x7F800000)
@@ -30,9 +29,6 @@ _VANISHING = np.float32(-87)
 
 _FIRST_SHARE, _FURTHER = 2.0**-12, 2.0**-4
 """The nucleus is looked for among the tokens of at least this probability, and if it is larger, in steps, further down."""
-
-_piece = njit(fastmath=FAST, error_model="numpy")
-"""A part of a kernel that is compiled by itself: parts in parts take too long, inlined."""
 
 
 @cache
@@ -134,19 +130,14 @@ def rank(element: type) -> Kernel:
 @inlined
 def _key(value: Any) -> Any:
     """The key of float32 ``value``; see ``sampling_lanes``."""
-    bits = np.float32(value).view(np.int32)
+    bits = bits_of(value)
     return bits if bits >= 0 else np.int32(_FORBIDDEN - bits)
 
 
 @inlined
 def _logit(key: Any) -> Any:
     """The float32 whose key this is."""
-    return np.int32(key if key >= 0 else _FORBIDDEN - key).view(np.float32)
-
-
-@inlined
-def _larger(a: Any, b: Any) -> Any:
-    return a if a > b else b
+    return float_of(key if key >= 0 else _FORBIDDEN - key)
 
 
 @inlined
@@ -160,7 +151,7 @@ def _weight(logit: Any, most: Any, scale: Any) -> Any:
 
 @inlined
 def _row(address: Any, chunks: Any, element: Any) -> Any:
-    return carray(pointer(address), (chunks, LANES), element)
+    return array(address, (chunks, LANES), element)
 
 
 @inlined
@@ -174,7 +165,7 @@ def _at(row: Any, chunk: Any) -> Any:
     return row.ctypes.data + chunk * LANES * row.itemsize
 
 
-@_piece
+@piece
 def _look(row: Any, mask: Any, tops: Any) -> Any:
     """Fill ``tops`` with the largest allowed key of each chunk. Returns the largest of all; and whether it is finite and
     the row holds neither NaN nor +inf."""
@@ -183,11 +174,11 @@ def _look(row: Any, mask: Any, tops: Any) -> Any:
         here = _at(row, chunk)
         bad |= reaching(here, _ALL, _INFINITE, row) | ~reaching(here, _ALL, np.int32(-_INFINITE), row)
         tops[chunk] = top_key(here, _word(mask, chunk), row)
-        best = _larger(best, tops[chunk])
+        best = larger(best, tops[chunk])
     return best, bad == 0 and best >= _FINITE
 
 
-@_piece
+@piece
 def _weigh(row: Any, mask: Any, sums: Any, most: Any, scale: Any) -> Any:
     """Fill ``sums`` with the weight of the allowed tokens of each chunk. Returns the weight of all (float64)."""
     total = 0.0
@@ -207,7 +198,7 @@ def _weigh(row: Any, mask: Any, sums: Any, most: Any, scale: Any) -> Any:
 # -------------------------------------------------------------------------------------------------- few chunks
 
 
-@_piece
+@piece
 def _first(row: Any, mask: Any, tops: Any, best: Any) -> Any:
     """The first allowed token whose key is ``best``, which is one of ``tops``."""
     chunk, lane = 0, 0
@@ -219,7 +210,7 @@ def _first(row: Any, mask: Any, tops: Any, best: Any) -> Any:
     return chunk * LANES + lane
 
 
-@_piece
+@piece
 def _list(row: Any, tops: Any, floor: Any, ids: Any, keys: Any) -> None:
     """Fill ``ids`` and ``keys`` with the largest of ``row``, best first. None are less than ``floor``."""
     for i in range(len(keys)):
@@ -236,7 +227,7 @@ def _list(row: Any, tops: Any, floor: Any, ids: Any, keys: Any) -> None:
                     ids[place], keys[place] = chunk * LANES + lane, key
 
 
-@_piece
+@inlined
 def _reached(keys: Any, k: Any, best: Any) -> Any:
     """A key that at least ``k`` of ``keys`` reach, and exactly k unless some are equal; less than any when there are fewer.
     ``best`` is the largest."""
@@ -254,7 +245,7 @@ def _reached(keys: Any, k: Any, best: Any) -> Any:
 # -------------------------------------------------------------------------------------------------------- draws
 
 
-@_piece
+@inlined
 def _draw_of_all(row: Any, mask: Any, sums: Any, weights: Any, most: Any, scale: Any, uniform: Any) -> Any:
     """The token at ``uniform`` of the weight of all allowed ones, in their order."""
     total = _weigh(row, mask, sums, most, scale)
@@ -266,14 +257,14 @@ def _draw_of_all(row: Any, mask: Any, sums: Any, weights: Any, most: Any, scale:
     return chunk * LANES + lane
 
 
-@_piece
+@inlined
 def _draw_of_few(
     row: Any, mask: Any, tops: Any, sums: Any, ids: Any, weights: Any, best: Any, most: Any, scale: Any, draws: Any
 ) -> Any:
     """The token at the uniform number of the weight of those that top-k, then top-p, then min-p leave, in their order."""
     top_k, top_p, min_p, uniform = draws[1], draws[2], draws[3], draws[4]
     if 0 < top_k < row.size:
-        count = _collect(row, mask, tops, _larger(_FINITE, _reached(tops, top_k, best)), most, scale, ids, weights)
+        count = _collect(row, mask, tops, larger(_FINITE, _reached(tops, top_k, best)), most, scale, ids, weights)
         count = _cut(ids, weights, count, top_k, 0.0)
         total = _amount(weights, count, _ZERO, 1.0)
     elif top_p < 1:
@@ -289,7 +280,7 @@ def _draw_of_few(
     return ids[place]
 
 
-@_piece
+@inlined
 def _collect_nucleus(
     row: Any,
     mask: Any,
@@ -303,12 +294,10 @@ def _collect_nucleus(
     total: Any,
 ) -> Any:
     """Collect tokens among which are all that belong to the nucleus and weigh at least ``min_p``; how many."""
-    least = _larger(
-        (1.0 - top_p) / row.size, min_p / total
-    )  # all that are less probable make up no more than 1 - top-p
+    least = larger((1.0 - top_p) / row.size, min_p / total)  # all that are less probable make up no more than 1 - top-p
     share, searching, count = _FIRST_SHARE, True, 0
     while searching:
-        share = _larger(share, least)
+        share = larger(share, least)
         count = _collect(row, mask, tops, _floor(share * total, most, scale), most, scale, ids, weights)
         searching = share > least and _amount(weights, count, _ZERO, 1.0) < top_p * total
         share *= _FURTHER
@@ -321,7 +310,7 @@ def _floor(weight: Any, most: Any, scale: Any) -> Any:
     return _key(most + np.float32(np.log(0.5 * weight)) / scale)
 
 
-@_piece
+@piece
 def _find(weights: Any, count: Any, target: Any) -> Any:
     """Where the running sum of ``weights`` exceeds ``target``, and how much of that is left there."""
     place, passed, before = 0, 0.0, 0.0
@@ -332,7 +321,7 @@ def _find(weights: Any, count: Any, target: Any) -> Any:
     return place, target - before
 
 
-@_piece
+@piece
 def _collect(row: Any, mask: Any, tops: Any, floor: Any, most: Any, scale: Any, ids: Any, weights: Any) -> Any:
     """Fill ``ids`` and ``weights`` with the allowed tokens of at least key ``floor``, in their order; how many."""
     count = 0
@@ -347,7 +336,7 @@ def _collect(row: Any, mask: Any, tops: Any, floor: Any, most: Any, scale: Any, 
     return count
 
 
-@_piece
+@piece
 def _cut(ids: Any, weights: Any, count: Any, wanted: Any, each: Any) -> Any:
     """Keep the fewest tokens, heaviest first, that make up the amount ``wanted``, the lower ids among equals; how many.
 
@@ -356,10 +345,10 @@ def _cut(ids: Any, weights: Any, count: Any, wanted: Any, each: Any) -> Any:
     low, high = 0, 0x3F800001  # the bits of 0 and of what weighs just above 1
     while high - low > 1:
         middle = (low + high) // 2
-        enough = _amount(weights, count, np.int32(middle).view(np.float32), each) >= wanted
+        enough = _amount(weights, count, float_of(middle), each) >= wanted
         low, high = middle if enough else low, high if enough else middle
-    last, kept = np.int32(low).view(np.float32), 0
-    missing = wanted - _amount(weights, count, np.int32(high).view(np.float32), each)
+    last, kept = float_of(low), 0
+    missing = wanted - _amount(weights, count, float_of(high), each)
     ties = np.ceil(missing / (each * np.float64(last) + 1.0 - each))
     for i in range(count):
         weight, equal = weights[i], weights[i] == last
@@ -369,7 +358,7 @@ def _cut(ids: Any, weights: Any, count: Any, wanted: Any, each: Any) -> Any:
     return kept
 
 
-@_piece
+@piece
 def _amount(weights: Any, count: Any, least: Any, each: Any) -> Any:
     """Of the ``weights`` of at least ``least``, their sum if ``each`` is 1.0, their number if it is 0.0."""
     total = 0.0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit, types
-from numba.extending import overload
+from numba.extending import intrinsic
 
 from sgframe_cpu.sources import compiled
+from sgframe_cpu.vectors import FLOAT, INT16, INT32
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 """Fast-math flags of the kernels. Not ``nnan`` or ``ninf``: masked scores are -inf, and NaN must reach the logits."""
@@ -17,38 +21,77 @@ inlined = njit(inline="always", fastmath=FAST, error_model="numpy")
 """A piece of a kernel, compiled as part of it: pieces compiled by themselves are optimised again in each caller.
 Arrays are filled by loops, since slice assignment takes seconds to compile."""
 
+BARE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of what is called by compiled code only."""
 
-def widen(value: Any) -> Any:
+piece: Callable[[_Function], _Function] = njit(fastmath=FAST, error_model="numpy", **BARE)
+"""A piece that is compiled by itself: what a kernel asks for in several places."""
+
+
+@intrinsic
+def widen(_: Any, value: Any) -> Any:
     """A stored element as float32."""
-    raise NotImplementedError("only inside compiled kernels")
+
+    def generate(_: Any, builder: Any, signature: Any, values: Any) -> Any:
+        if isinstance(value, types.Float):
+            return values[0]
+        return builder.bitcast(builder.shl(builder.zext(values[0], INT32), INT32(16)), FLOAT)
+
+    return types.float32(value), generate
 
 
-def narrow(value: Any, like: Any) -> Any:
+@intrinsic
+def narrow(_: Any, value: Any, like: Any) -> Any:
     """float32 ``value`` as an element of the array ``like``, rounded to nearest, ties to even."""
-    raise NotImplementedError("only inside compiled kernels")
+
+    def generate(_: Any, builder: Any, signature: Any, values: Any) -> Any:
+        if isinstance(like.dtype, types.Float):
+            return values[0]
+        bits = builder.bitcast(values[0], INT32)
+        odd = builder.and_(builder.lshr(bits, INT32(16)), INT32(1))
+        rounded = builder.add(builder.add(bits, INT32(0x7FFF)), odd)
+        return builder.trunc(builder.lshr(rounded, INT32(16)), INT16)
+
+    return like.dtype(types.float32, like), generate
 
 
-@overload(widen, inline="always")
-def _widen(value: Any) -> Any:
-    def from_bfloat16(value: Any) -> Any:
-        return np.uint32(np.uint32(value) << np.uint32(16)).view(np.float32)
-
-    def from_float32(value: Any) -> Any:
-        return value
-
-    return from_bfloat16 if isinstance(value, types.Integer) else from_float32
+@intrinsic
+def smaller(context: Any, a: Any, b: Any) -> Any:
+    """Of two numbers. (For each pair of types, Python's ``min`` is another function to compile.)"""
+    return _chosen(context, "<", a, b)
 
 
-@overload(narrow, inline="always")
-def _narrow(value: Any, like: Any) -> Any:
-    def to_bfloat16(value: Any, like: Any) -> Any:
-        bits = np.float32(value).view(np.uint32)
-        return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
+@intrinsic
+def larger(context: Any, a: Any, b: Any) -> Any:
+    """Of two numbers."""
+    return _chosen(context, ">", a, b)
 
-    def to_float32(value: Any, like: Any) -> Any:
-        return value
 
-    return to_bfloat16 if isinstance(like.dtype, types.Integer) else to_float32
+def _chosen(context: Any, sign: str, a: Any, b: Any) -> Any:
+    kind = context.unify_types(a, b)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        first, second = (context.cast(builder, value, each, kind) for value, each in zip(values, (a, b), strict=True))
+        compare = builder.fcmp_ordered if isinstance(kind, types.Float) else builder.icmp_signed
+        return builder.select(compare(sign, second, first), second, first)
+
+    return kind(a, b), generate
+
+
+@intrinsic
+def bits_of(_: Any, value: Any) -> Any:
+    """The bits of float32 ``value``, as int32."""
+    return types.int32(types.float32), _bitcast(INT32)
+
+
+@intrinsic
+def float_of(_: Any, bits: Any) -> Any:
+    """The float32 of these bits, int32."""
+    return types.float32(types.int32), _bitcast(FLOAT)
+
+
+def _bitcast(kind: Any) -> Any:
+    return lambda context, builder, signature, values: builder.bitcast(values[0], kind)
 
 
 _LOWEST = np.float32(-87.0)
@@ -59,9 +102,8 @@ _ONE, _C2, _C3 = np.float32(1), np.float32(1 / 2), np.float32(1 / 6)
 _C4, _C5, _C6 = np.float32(1 / 24), np.float32(1 / 120), np.float32(1 / 720)
 
 
-@compiled(
-    njit, forceinline=True, fastmath={"contract"}, error_model="numpy"
-)  # reassociation would undo _MAGIC's rounding
+# reassociation would undo _MAGIC's rounding
+@compiled(njit, forceinline=True, fastmath={"contract"}, error_model="numpy", **BARE)
 def exp(x: Any) -> Any:
     """e^x in float32 for x ≤ 88, to about 2e-7 relative; below -87 it is e^-87. NaN stays NaN. LLVM vectorises it."""
     x = _LOWEST if x < _LOWEST else x
@@ -69,5 +111,4 @@ def exp(x: Any) -> Any:
     n = shifted - _MAGIC
     r = (x - n * _LN2_HIGH) - n * _LN2_LOW
     mantissa = _ONE + r * (_ONE + r * (_C2 + r * (_C3 + r * (_C4 + r * (_C5 + r * _C6)))))
-    exponent = np.uint32((np.float32(shifted).view(np.uint32) << np.uint32(23)) + np.uint32(127 << 23))
-    return mantissa * exponent.view(np.float32)
+    return mantissa * float_of((bits_of(shifted) << np.int32(23)) + np.int32(127 << 23))

@@ -35,7 +35,7 @@ class _BFloat(ir.Type):  # type: ignore[misc]
         return hash(_BFloat)
 
 
-INT32, INT64, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
+INT16, INT32, INT64, FLOAT = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 WORDS, FLOATS = ir.VectorType(INT32, LANES), ir.VectorType(FLOAT, LANES)
 _PAIRS, _BFLOATS = ir.VectorType(_BFloat(), 2 * LANES), ir.VectorType(_BFloat(), LANES)
 _HALVES = ir.VectorType(ir.IntType(16), LANES)

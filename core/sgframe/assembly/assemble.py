@@ -15,6 +15,7 @@ from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings, read_settings
 from sgframe.assembly.sources import COMMAND_LINE
 from sgframe.errors import ConfigError
+from sgframe.interfaces.launcher import Launcher
 from sgframe.interfaces.speculator import Speculator
 from sgframe.interfaces.transport import Transport
 
@@ -35,7 +36,19 @@ class Configuration:
         shadow = choose_shadow(self.plugins, self.settings, self.origins)
         choices = Choices(parts, shadow, choose_grammars(self.plugins, self.settings, self.origins))
         require_readers(self.plugins, self.settings, choices, self.origins)
-        if self.settings.tp_size > 1 and cast(type[Transport], choices[Seam.TRANSPORT].load()).in_process:
+        transport = cast(type[Transport], choices[Seam.TRANSPORT].load())
+        launcher = cast(type[Launcher], choices[Seam.LAUNCHER].load())
+        if launcher.elsewhere and transport.in_process:
+            raise ConfigError(
+                f"transport '{choices[Seam.TRANSPORT].name}' keeps all in one process, but launcher "
+                f"'{choices[Seam.LAUNCHER].name}' starts them on other machines: choose another, such as --transport zmq"
+            )
+        if launcher.elsewhere and self.settings.nnodes > 1:
+            raise ConfigError(
+                f"nnodes is {self.settings.nnodes}, but launcher '{choices[Seam.LAUNCHER].name}' chooses the machines: "
+                "leave nnodes, node_rank and dist_addr out"
+            )
+        if self.settings.tp_size > 1 and transport.in_process:
             raise ConfigError(
                 f"transport '{choices[Seam.TRANSPORT].name}' keeps all in one process, but tp_size is "
                 f"{self.settings.tp_size} and each rank needs a process: choose another, such as --transport zmq"
@@ -43,8 +56,13 @@ class Configuration:
         return choices
 
     def choose_usable(self) -> Choices:
-        """The same, for a start on this machine: raises BackendUnavailable when the chosen devices are not there."""
+        """The same, for a start on this machine: raises BackendUnavailable when the chosen devices are not there.
+
+        With a launcher that chooses among machines they need not be here, and each machine looks for itself.
+        """
         choices, settings = self.choose(), self.settings
+        if cast(type[Launcher], choices[Seam.LAUNCHER].load()).elsewhere:
+            return choices
         speculator = choices[Seam.SPECULATOR]
         guesses = cast(type[Speculator], speculator.load()).guesses
         require_usable(

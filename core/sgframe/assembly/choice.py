@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from sgframe.assembly.guard import describe
 from sgframe.assembly.providers import PluginSettings, Seam
 from sgframe.errors import ConfigError, PluginError
 from sgframe.interfaces.backend import Backend
 from sgframe.interfaces.cache import Cache
 from sgframe.interfaces.grammar import Grammar
+from sgframe.interfaces.launcher import Launcher
 from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.source import ModelSource
 from sgframe.interfaces.speculator import Speculator
@@ -27,6 +29,7 @@ CONTRACTS: Mapping[Seam, type] = {
     Seam.TRANSPORT: Transport,
     Seam.SOURCE: ModelSource,
     Seam.BACKEND: Backend,
+    Seam.LAUNCHER: Launcher,
 }
 
 
@@ -57,16 +60,16 @@ class Choice(msgspec.Struct, frozen=True):
             part = self.load()(self.validated(), **context)
         except ConfigError:
             raise
-        except Exception as error:  # whatever a third party's constructor may raise
-            raise PluginError(f"{self} cannot be built: {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:  # whatever a third party's constructor may raise
+            raise PluginError(f"{self} cannot be built: {describe(error)}") from error
         return part
 
     def load(self) -> type:
         """The part's class. Raises PluginError when it cannot be imported or does not fill the seam."""
         try:
             target = load(self.target)
-        except Exception as error:  # whatever a third party's import may raise
-            raise PluginError(f"{self} cannot be imported: {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:  # whatever a third party's import may raise
+            raise PluginError(f"{self} cannot be imported: {describe(error)}") from error
         contract = CONTRACTS[self.seam]
         if not (isinstance(target, type) and issubclass(target, contract)):
             raise PluginError(f"{self} is not a {contract.__module__}.{contract.__qualname__}")

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from sgframe.assembly.choice import Choice, Choices, ShadowChoice, plain, validate
 from sgframe.assembly.hints import nearest
 from sgframe.assembly.plugins import Offer, Plugin, Plugins
-from sgframe.assembly.providers import Seam
+from sgframe.assembly.providers import API_VERSION, Seam
 from sgframe.assembly.settings import Settings, describe_errors
 from sgframe.assembly.sources import COMMAND_LINE, ENVIRONMENT
 from sgframe.errors import PluginError
@@ -227,7 +227,8 @@ def _unknown_tables(plugins: Plugins, settings: Settings, origins: Mapping[str, 
     known = {offer.name for offer in plugins.offers()}
     absent = {plugin.name for plugin in plugins.blocked}
     return [
-        f"plugin.{name}: no plugin offers a part '{name}'{_where(origins, f'plugin.{name}')}{nearest(name, known)}"
+        f"plugin.{name}: no plugin offers a part '{name}'{_where(origins, f'plugin.{name}')}"
+        f"{nearest(name, known) or '; drop the table, or install the plugin that reads it'}"
         for name in settings.plugin
         if name not in known | absent
     ]
@@ -262,7 +263,10 @@ def _remedy(offer: Offer) -> str:
         extra = offer.provider.extra
         install = f"pip install '{offer.plugin.distribution or 'sgframe'}[{extra}]'" if extra else "install it"
         return f", which is not installed here; {install}, or choose another"
-    return f"; install a version of {offer.plugin.distribution or 'sgframe'} that fits this sgframe"
+    distribution = offer.plugin.distribution or "sgframe"
+    if offer.provider.api < API_VERSION:
+        return f"; upgrade {distribution}"
+    return f"; upgrade sgframe, or install an older {distribution}"
 
 
 def _where(origins: Mapping[str, str], key: str) -> str:

@@ -62,5 +62,11 @@ def sgframe_backends() -> Iterable[Provider]:
 
 
 @hookspec
+def sgframe_launchers() -> Iterable[Provider]:
+    """Offer launchers; targets subclass ``sgframe.interfaces.launcher.Launcher``. Called when plugins are listed."""
+    return ()
+
+
+@hookspec
 def sgframe_commands(cli: click.Group) -> None:
     """Add subcommands to the ``sgframe`` command line. Called once, before an unknown subcommand is refused."""

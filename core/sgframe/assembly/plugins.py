@@ -6,76 +6,35 @@ one plugin does: a broken plugin is listed with its reason. Each plugin gets a m
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pluggy
 
-from sgframe.assembly import hookspecs
-from sgframe.assembly.hints import nearest
-from sgframe.assembly.providers import API_VERSION, PluginSettings, Provider, Seam
+from sgframe.assembly.discovery import BUILTIN, Plugin, installed
+from sgframe.assembly.guard import guarded
+from sgframe.assembly.hooks import ACCEPTED_API, ask, open_manager
+from sgframe.assembly.providers import Provider, Seam
 from sgframe.errors import PluginError
 
 if TYPE_CHECKING:
     import click
 
-GROUP = "sgframe"
-"""The entry-point group in which third parties announce their hook modules."""
-
-BUILTIN: Mapping[str, str] = {
-    "ascend": "sgframe_ascend",
-    "basic": "sgframe_basic",
-    "cpu": "sgframe_cpu",
-    "cuda": "sgframe_cuda",
-    "dfs-weight": "sgframe_dfs_weight",
-    "fsm": "sgframe_fsm",
-    "hash-chain": "sgframe_hash_chain",
-    "hf": "sgframe_hf",
-    "llguidance": "sgframe_llguidance",
-    "lookup": "sgframe_lookup",
-    "lpm": "sgframe_lpm",
-    "priority": "sgframe_priority",
-    "radix": "sgframe_radix",
-    "simulated": "sgframe_simulated",
-    "xgrammar": "sgframe_xgrammar",
-    "zmq": "sgframe_zmq",
-}
-"""Plugin name → hook module. Strings, so that core imports none of them and a bare checkout finds them all."""
-
-HOOKS: Mapping[Seam, str] = {
-    Seam.CACHE: "sgframe_caches",
-    Seam.POLICY: "sgframe_policies",
-    Seam.GRAMMAR: "sgframe_grammars",
-    Seam.SPECULATOR: "sgframe_speculators",
-    Seam.TRANSPORT: "sgframe_transports",
-    Seam.SOURCE: "sgframe_model_sources",
-    Seam.BACKEND: "sgframe_backends",
-}
-ACCEPTED_API = (API_VERSION - 1, API_VERSION)
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """A hook module under its entry-point name. ``distribution`` and ``version`` are empty for what is built in."""
-
-    name: str
-    module: str
-    distribution: str = ""
-    version: str = ""
-
-    @property
-    def source(self) -> str:
-        """Where it came from: ``built in`` or ``sgframe-foo 0.3.0``."""
-        return f"{self.distribution} {self.version}" if self.distribution else "built in"
-
-    def __str__(self) -> str:
-        return f"plugin '{self.name}' ({self.source})"
+__all__ = [
+    "ACCEPTED_API",
+    "BUILTIN",
+    "Broken",
+    "Offer",
+    "Plugin",
+    "Plugins",
+    "ask",
+    "installed",
+    "load_plugins",
+    "open_manager",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +44,14 @@ class Broken:
     plugin: Plugin
     reason: str
 
+    @property
+    def remedy(self) -> str:
+        """What the user can do about it."""
+        distribution, blocked = self.plugin.distribution, f"leave it out by --plugin no:{self.plugin.name}"
+        return f"upgrade or uninstall {distribution}, or {blocked}" if distribution else blocked
+
     def __str__(self) -> str:
-        return f"{self.plugin} failed: {self.reason}"
+        return f"{self.plugin} failed: {self.reason}; {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,25 +104,23 @@ class Plugins:
     def add(self, plugin: Plugin) -> None:
         """Import the plugin and take in its offers, or note why that failed."""
         try:
-            module = EntryPoint(plugin.name, plugin.module, GROUP).load()
-            manager = open_manager(module)
-            found = [Offer(seam, provider, plugin) for seam, provider in ask(manager)]
-        except Exception as error:  # whatever a third party's import may raise
-            self.broken.append(Broken(plugin, f"{type(error).__name__}: {error}"))
+            manager, offered = guarded(plugin, lambda: _look_into(plugin))
+        except PluginError as error:
+            self.broken.append(Broken(plugin, str(error)))
             return
         self.loaded.append(plugin)
         self._managers.append((plugin, manager))
-        self._offers += found
+        self._offers += [Offer(seam, provider, plugin) for seam, provider in offered]
         seams = list(Seam)
         self._offers.sort(key=lambda offer: (seams.index(offer.seam), offer.name, offer.plugin.name))
 
     def add_commands(self, cli: click.Group) -> None:
-        """Let every plugin add its subcommands; one that fails is moved to ``broken``."""
+        """Let every plugin add its subcommands; one that fails is noted in ``broken``."""
         for plugin, manager in self._managers:
             try:
-                manager.hook.sgframe_commands(cli=cli)
-            except Exception as error:  # whatever a third party's hook may raise
-                self.broken.append(Broken(plugin, f"sgframe_commands: {type(error).__name__}: {error}"))
+                guarded(plugin, partial(manager.hook.sgframe_commands, cli=cli))
+            except PluginError as error:
+                self.broken.append(Broken(plugin, f"sgframe_commands: {error}"))
 
 
 def load_plugins(blocked: Collection[str] = (), plugins: Iterable[Plugin] | None = None) -> Plugins:
@@ -167,7 +130,7 @@ def load_plugins(blocked: Collection[str] = (), plugins: Iterable[Plugin] | None
     """
     found = Plugins(blocked)
     for plugin in installed() if plugins is None else plugins:
-        words = {plugin.name, plugin.distribution} & set(blocked)
+        words = {plugin.name, plugin.distribution} & set(filter(None, blocked))
         if words:
             found.blocked.append(plugin)
             found.unmatched = tuple(word for word in found.unmatched if word not in words)
@@ -176,50 +139,6 @@ def load_plugins(blocked: Collection[str] = (), plugins: Iterable[Plugin] | None
     return found
 
 
-def installed() -> list[Plugin]:
-    """The built-in plugins, and those of installed distributions; by name."""
-    plugins = [Plugin(name, module) for name, module in BUILTIN.items()]
-    for point in entry_points(group=GROUP):
-        assert point.dist is not None
-        plugins.append(Plugin(point.name, point.value, point.dist.name, point.dist.version))
-    return sorted(plugins, key=lambda plugin: (plugin.name, plugin.distribution))
-
-
-def open_manager(module: Any) -> pluggy.PluginManager:
-    """A manager that holds this hook module alone.
-
-    Raises PluginError for a misspelt hook, and when the module implements none.
-    """
-    manager = pluggy.PluginManager("sgframe")
-    manager.add_hookspecs(hookspecs)
-    manager.register(module)
-    known = [*HOOKS.values(), "sgframe_commands"]
-    callers = {caller.name for caller in manager.get_hookcallers(module) or ()}
-    if unknown := sorted(callers - set(known)):
-        raise PluginError(f"there is no hook '{unknown[0]}'{nearest(unknown[0], known)}")
-    if not callers:
-        unmarked = [name for name in known if hasattr(module, name)]
-        raise PluginError(f"put @hookimpl on {', '.join(unmarked)}" if unmarked else "it implements no hook of sgframe")
-    manager.check_pending()
-    return manager
-
-
-def ask(manager: pluggy.PluginManager) -> list[tuple[Seam, Provider]]:
-    """What the plugin in ``manager`` offers. Raises PluginError for a provider that cannot be right."""
-    offered = []
-    for seam, hook in HOOKS.items():
-        for answer in getattr(manager.hook, hook)():
-            offered += [(seam, _checked(provider, hook)) for provider in answer]
-    return offered
-
-
-def _checked(provider: Any, hook: str) -> Provider:
-    if not isinstance(provider, Provider):
-        raise PluginError(f"{hook} must give Provider records, found {provider!r}")
-    if not _NAME.fullmatch(provider.name):
-        raise PluginError(f"{hook}: the name {provider.name!r} must be lower case letters, digits and hyphens")
-    if not _TARGET.fullmatch(provider.target):
-        raise PluginError(f"{hook}: the target of '{provider.name}' must be 'module:Class', found {provider.target!r}")
-    if not (isinstance(provider.settings, type) and issubclass(provider.settings, PluginSettings)):
-        raise PluginError(f"{hook}: the settings of '{provider.name}' must subclass PluginSettings")
-    return provider
+def _look_into(plugin: Plugin) -> tuple[pluggy.PluginManager, list[tuple[Seam, Provider]]]:
+    manager = open_manager(plugin.load())
+    return manager, ask(manager)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 API_VERSION = 1
-"""Version of the plugin interface (hooks, providers, ABCs). Independent of the package's version."""
+"""Version of the plugin interface (hooks, providers, ABCs). Independent of the package's version. Plugins of this number and
+the one before are accepted; docs/plugins.md has the rule by which it grows."""
 
 
 class Seam(enum.Enum):
@@ -21,6 +22,7 @@ class Seam(enum.Enum):
     TRANSPORT = "transport"
     SOURCE = "source"
     BACKEND = "backend"
+    LAUNCHER = "launcher"
 
 
 class PluginSettings(BaseModel):
@@ -40,7 +42,7 @@ class Provider:
         settings: the model of its settings table. Must be importable by its module and name.
         requires: modules that must be installed for it to work.
         extra: the extra of its own distribution that installs them, if there is one.
-        api: the API_VERSION it was written for.
+        api: the API_VERSION it was written for, as a number: what it was then, not what is installed now.
     """
 
     name: str
@@ -49,4 +51,4 @@ class Provider:
     settings: type[PluginSettings] = PluginSettings
     requires: tuple[str, ...] = ()
     extra: str = ""
-    api: int = API_VERSION
+    api: int = 1

@@ -72,6 +72,10 @@ class Settings(BaseModel):
     )
     transport: str = Field("zmq", description="Channels between the processes")
     source: str = Field("hf", description="Where models are found")
+    launcher: str = Field("local", description="What starts the processes, and where")
+    replicas: int = Field(
+        1, ge=1, description="Copies of the model, each with a scheduler of its own, behind one front"
+    )
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field(
         "auto", description="Number format of weights and KV"
     )
@@ -171,6 +175,16 @@ class Settings(BaseModel):
             raise ValueError(
                 f"dist_addr is {self.dist_addr!r}: write host:port, such as 192.0.2.7:29500 or [2001:db8::7]:29500"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_replicas(self) -> Self:
+        for name, value in (("nnodes", self.nnodes > 1), ("journal", self.journal)):
+            if self.replicas > 1 and value:
+                raise ValueError(
+                    f"replicas is {self.replicas} and {name} is {getattr(self, name)!r}, which is for one replica only: "
+                    "drop one of the two"
+                )
         return self
 
     @property

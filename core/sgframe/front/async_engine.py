@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
@@ -19,23 +18,24 @@ from sgframe.assembly.providers import Seam
 from sgframe.assembly.settings import Settings
 from sgframe.compiling import Task
 from sgframe.constraints import Constraint
-from sgframe.errors import ConfigError, EngineDead, PeerLost, RankLost, RequestError, SgframeError
+from sgframe.errors import ConfigError, PeerLost, RequestError
 from sgframe.front.compiler import Compiler, CompilerStats
-from sgframe.front.folders import private_folder
+from sgframe.front.fleet import Fleet
 from sgframe.front.generation import Generation
 from sgframe.front.letters import scheduler_letter, worker_letters
+from sgframe.front.replica import Replica
+from sgframe.front.router import Router
 from sgframe.front.scoring import Scored
 from sgframe.front.threads import in_thread
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.front.vocabulary import vocabulary_of
 from sgframe.interfaces.grammar import Grammar
+from sgframe.interfaces.launcher import Launcher, ProcessHealth
 from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokenizer
-from sgframe.interfaces.transport import AsyncChannel, Transport
-from sgframe.letter import FRONT_CHANNEL, WORKER, WORKER_CHANNEL
-from sgframe.messages import CacheDescription, Decoder, Loaded, Namespace, SchedulerMessage, UseVocabulary, encode
-from sgframe.processes import Child, ProcessHealth, start_error, start_process, start_thread
-from sgframe.pulse import Progress as PulseProgress
+from sgframe.interfaces.transport import AsyncChannel
+from sgframe.letter import Letter
+from sgframe.messages import CacheDescription, Loaded, Namespace, UseVocabulary, encode
 from sgframe.sampling import SamplingParams
 from sgframe.statistics import SchedulerStats
 
@@ -43,10 +43,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 FRONT = "front"
-LAST_WORDS_TIME = 0.5
-"""Seconds in which the error of one child may still explain the end of another."""
-SECOND_HAND = frozenset({RankLost.__name__, PeerLost.__name__})
-"""Errors of children that died because another did."""
 
 
 class AsyncEngine:
@@ -56,7 +52,8 @@ class AsyncEngine:
         settings: what it was started with.
         choices: the part that fills each seam, and those in shadow.
         checkpoint: the model on disk.
-        loaded: what the worker announced: vocabulary, context, KV slots, memory ledger.
+        loaded: what the worker announced: vocabulary, context, KV slots, memory ledger. Of several replicas that with the
+            fewest slots.
         dead: why it died, or None while it lives.
     """
 
@@ -72,7 +69,8 @@ class AsyncEngine:
         self.died = asyncio.Event()
         self._progress = progress
         self._closing = False
-        self._children: list[Child] = []
+        self._replicas: list[Replica] = []
+        self._fleet: Fleet | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._manager: TokenizerManager | None = None
         self._compiler: Compiler | None = None
@@ -93,9 +91,7 @@ class AsyncEngine:
         with _journal(settings):
             source: ModelSource = choices[Seam.SOURCE].build()
             engine.checkpoint = await in_thread(lambda: source.resolve(settings.model, engine._progress))
-            choices[Seam.TRANSPORT].load()
-            engine._folder = private_folder()  # late: a kill before there are children leaves it to the next start
-            engine._transport = choices[Seam.TRANSPORT].build(folder=engine._folder)
+            engine._launcher = choices[Seam.LAUNCHER].build()
             try:
                 await engine._start(source)
             except BaseException:
@@ -103,22 +99,20 @@ class AsyncEngine:
                 raise
         return engine
 
-    _folder: Path
-    _transport: Transport
+    _launcher: Launcher
 
     async def _start(self, source: ModelSource) -> None:
         settings = self.settings
-        self._channel: AsyncChannel = self._transport.listen_async(FRONT_CHANNEL)
-        start = start_thread if self._transport.in_process else start_process
-        about = settings, self.choices, self.checkpoint, self._folder
-        letters = [scheduler_letter(*about, self._grammars), *worker_letters(*about)]
-        self._children = [start(letter, self) for letter in letters]
+        self._replicas = [Replica(number, self._progress, self._on_lost) for number in range(settings.replicas)]
+        await _all(replica.launch(self._launcher, self._letters(replica.number)) for replica in self._replicas)
         tokenizer = await in_thread(lambda: source.tokenizer(self.checkpoint))
         vocabulary = vocabulary_of(tokenizer, tokenizer.vocab_size, self.checkpoint.eos_ids)
         if self._grammars:
-            told = UseVocabulary(vocabulary.tokens, vocabulary.stop_ids, vocabulary.tokenizer_json)
-            await self._channel.send(encode(told))
-        self.loaded = await self._await_loaded()
+            told = encode(UseVocabulary(vocabulary.tokens, vocabulary.stop_ids, vocabulary.tokenizer_json))
+            for replica in self._replicas:
+                await replica.channel.send(told)
+        await _all(replica.load() for replica in self._replicas)
+        self.loaded = min((replica.loaded for replica in self._replicas), key=lambda loaded: loaded.slots)
         vocabulary = vocabulary.resized(self.loaded.vocab_size)
         idle = {name: choice for name, choice in self.choices.grammars.items() if name not in self._grammars}
         self._compiler = Compiler(
@@ -131,18 +125,33 @@ class AsyncEngine:
         if self._grammars:
             self._compiler.start()
         self._manager = TokenizerManager(
-            self._channel,
+            self._channel(),
             tokenizer,
             self.loaded,
             self.checkpoint.eos_ids,
-            max_open=settings.max_running + settings.max_waiting,
+            max_open=settings.replicas * (settings.max_running + settings.max_waiting),
             timeout=settings.request_timeout,
             compiler=self._compiler,
         )
-        if self.dead is not None:  # a child that died just now found no manager to tell
-            raise EngineDead(self.dead)
+        for replica in self._replicas:
+            replica.serve()
         for traffic in (self._manager.send_forever, self._manager.receive_forever):
             self._tasks.append(asyncio.create_task(self._until_lost(traffic)))
+
+    def _letters(self, replica: int) -> list[Letter]:
+        about = self.settings, self.choices, self.checkpoint
+        return [scheduler_letter(*about, self._grammars, replica), *worker_letters(*about, replica)]
+
+    def _channel(self) -> AsyncChannel:
+        """To the one scheduler, or to all."""
+        if len(self._replicas) == 1:
+            return self._replicas[0].channel
+        self._fleet = Fleet(
+            {replica.number: replica.channel for replica in self._replicas},
+            Router([replica.loaded.slots for replica in self._replicas]),
+            lambda number, lost: self._replicas[number].on_channel_lost(lost),
+        )
+        return self._fleet
 
     @property
     def _grammars(self) -> dict[str, Choice]:
@@ -150,64 +159,27 @@ class AsyncEngine:
         classes: dict[str, type[Grammar]] = {name: choice.load() for name, choice in self.choices.grammars.items()}
         return {name: self.choices.grammars[name] for name, grammar in classes.items() if grammar.kinds}
 
-    async def _await_loaded(self) -> Loaded:
-        """The worker's announcement, by way of the scheduler; or the error of the child that died instead."""
-        announced = asyncio.create_task(self._channel.recv())
-        died = asyncio.create_task(self.died.wait())
-        try:
-            await asyncio.wait((announced, died), return_when=asyncio.FIRST_COMPLETED)
-            if announced.done() and announced.exception() is None:
-                decode: Decoder[SchedulerMessage] = Decoder(SchedulerMessage)
-                loaded = decode(announced.result())
-                assert isinstance(loaded, Loaded)
-                return loaded
-            await died  # a lost channel means a dead child, and that says more
-            raise self._start_error()
-        finally:
-            for task in (announced, died):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, PeerLost):
-                    await task
-
-    def _start_error(self) -> SgframeError:
-        found = (start_error(child.error, self.dead or "") for child in self._children)
-        return next((error for error in found if isinstance(error, ConfigError)), EngineDead(self.dead))
-
     async def _until_lost(self, traffic: Callable[[], Awaitable[None]]) -> None:
         try:
             await traffic()
         except PeerLost as lost:
-            # a lost channel means a dead child, and its last words say more
-            self._die_later(f"the scheduler's channel is lost: {lost}")
+            self._replicas[0].on_channel_lost(lost)  # there is no other
         except Exception as error:  # nobody would be answered any more
             log.exception("the traffic with the scheduler broke off")
             self._die(f"the front failed: {error!r}")
 
-    # -------------------------------------------------------------------------------------------- children
-
-    def on_progress(self, child: str, progress: PulseProgress) -> None:
-        if child == WORKER_CHANNEL or not child.startswith(
-            WORKER
-        ):  # the ranks load alike: one of them is enough to watch
-            self._progress(progress.what, progress.done, progress.total)
-
-    def on_death(self, child: str, reason: str) -> None:
-        if self._closing:
+    def _on_lost(self, replica: Replica) -> None:
+        """Without it the others go on, if there are any and all is up and running."""
+        assert replica.reason is not None
+        others = [other for other in self._replicas if other.reason is None]
+        if self._closing or self._manager is None:
             return
-        error = next((one.error for one in self._children if one.name == child), "")
-        if error in SECOND_HAND or (self._manager is None and not error):
-            self._die_later(reason)  # it ended because another did, or may have
-        else:
-            self._die(reason)
-
-    def _die_later(self, reason: str) -> None:
-        """For ``reason``, unless a child tells until then what was behind it."""
-
-        def die() -> None:
-            known = (child.reason for child in self._children if child.error and child.error not in SECOND_HAND)
-            self._die(next(known, reason))
-
-        asyncio.get_running_loop().call_later(LAST_WORDS_TIME, die)
+        if self._fleet is None or not others:
+            self._die(replica.reason)
+            return
+        log.error("replica %d is lost, %d go on: %s", replica.number, len(others), replica.reason)
+        self._fleet.lose(replica.number, replica.reason)
+        self._tasks.append(asyncio.create_task(replica.close()))
 
     def _die(self, reason: str) -> None:
         if self.dead is not None or self._closing:
@@ -310,10 +282,15 @@ class AsyncEngine:
         return self._compiler.stats
 
     def health(self) -> dict[str, ProcessHealth]:
-        """Each process's last sign of life, by name; the front answers for itself by answering."""
-        return {FRONT: ProcessHealth(True, 0.0, "serving", 0.0)} | {
-            child.name: child.health() for child in self._children
-        }
+        """Each process's last sign of life, by name; the front answers for itself by answering.
+
+        The processes of a replica that was lost while others go on are left out.
+        """
+        health = {FRONT: ProcessHealth(True, 0.0, "serving", 0.0)}
+        for replica in self._replicas:
+            if replica.reason is None or self.dead is not None:
+                health |= replica.health()
+        return health
 
     async def drain(self) -> None:
         """Take no new requests, and wait until the open ones are done, at most ``drain_timeout`` seconds."""
@@ -339,14 +316,10 @@ class AsyncEngine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._compiler is not None:
             await self._compiler.close()
-        if self._children:
-            self._channel.close()
-        if self._manager is None:
-            for child in self._children:  # still starting: there is no work to leave in order
-                child.kill()
-        await asyncio.gather(*(child.stop() for child in self._children))
-        self._transport.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._fleet is not None:
+            self._fleet.close()
+        await asyncio.gather(*(replica.close() for replica in self._replicas))
+        await self._launcher.close()
 
 
 def _journal(settings: Settings) -> AbstractContextManager[None]:
@@ -360,3 +333,10 @@ def _journal(settings: Settings) -> AbstractContextManager[None]:
 
 def _ignore(what: str, done: int, total: int) -> None:
     pass
+
+
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    """Do all at the same time, wait for all, and raise the first error there was."""
+    for failure in await asyncio.gather(*work, return_exceptions=True):
+        if failure is not None:
+            raise failure

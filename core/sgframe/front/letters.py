@@ -9,14 +9,14 @@ from sgframe.assembly.choice import Choice, Choices
 from sgframe.assembly.settings import Settings
 from sgframe.interfaces.backend import ExecutorSpec, Ranks
 from sgframe.interfaces.source import Checkpoint
-from sgframe.letter import SCHEDULER, WORKER, Letter, SchedulingSpec
+from sgframe.letter import SCHEDULER, WORKER, Letter, SchedulingSpec, replica_name
 from sgframe.logs import LogSettings
 
 
 def scheduler_letter(
-    settings: Settings, choices: Choices, checkpoint: Checkpoint, folder: Path, grammars: Mapping[str, Choice]
+    settings: Settings, choices: Choices, checkpoint: Checkpoint, grammars: Mapping[str, Choice], replica: int = 0
 ) -> Letter:
-    """For the scheduler; ``grammars`` are those that requests may name."""
+    """For the scheduler of a replica; ``grammars`` are those that requests may name."""
     scheduling = SchedulingSpec(
         overlap=settings.overlap,
         max_leases=settings.max_leases,
@@ -30,25 +30,24 @@ def scheduler_letter(
         journal_bytes=settings.journal_bytes,
         shadow=choices.shadow,
     )
-    return _letter(SCHEDULER, settings, choices, checkpoint, folder, scheduling=scheduling)
+    return _letter(SCHEDULER, settings, choices, checkpoint, replica, scheduling=scheduling)
 
 
-def worker_letters(settings: Settings, choices: Choices, checkpoint: Checkpoint, folder: Path) -> list[Letter]:
-    """For the workers of this machine, by rank."""
+def worker_letters(settings: Settings, choices: Choices, checkpoint: Checkpoint, replica: int = 0) -> list[Letter]:
+    """For the workers of a replica that are started from this machine, by rank."""
     first = settings.node_rank * settings.local_ranks
     return [
-        _letter(f"{WORKER}{rank}", settings, choices, checkpoint, folder, ranks=_ranks(settings, rank, folder))
+        _letter(f"{WORKER}{rank}", settings, choices, checkpoint, replica, ranks=_ranks(settings, rank))
         for rank in range(first, first + settings.local_ranks)
     ]
 
 
-def _ranks(settings: Settings, rank: int, folder: Path) -> Ranks:
+def _ranks(settings: Settings, rank: int) -> Ranks:
     return Ranks(
         rank=rank,
         size=settings.tp_size,
         nodes=settings.nnodes,
         address=settings.dist_addr or "",
-        folder=str(folder),
         step_timeout=settings.step_timeout,
         digest_interval=settings.digest_interval,
     )
@@ -59,14 +58,16 @@ def _letter(
     settings: Settings,
     choices: Choices,
     checkpoint: Checkpoint,
-    folder: Path,
+    replica: int,
     *,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
     scheduling: SchedulingSpec | None = None,
 ) -> Letter:
     return Letter(
-        name=name,
-        folder=str(folder),
+        name=replica_name(name, replica, settings.replicas),
+        replica=replica,
+        replicas=settings.replicas,
+        folder="",
         choices={seam.value: choice for seam, choice in choices.items()},
         executor=ExecutorSpec(
             checkpoint=checkpoint,

@@ -51,8 +51,8 @@ class Node:
     async def _start(self, folder: Path) -> None:
         source: ModelSource = self._choices[Seam.SOURCE].build()
         checkpoint = await in_thread(lambda: source.resolve(self._settings.model, self._progress))
-        for letter in worker_letters(self._settings, self._choices, checkpoint, folder):
-            self._children.append(start_process(letter, self))
+        for letter in worker_letters(self._settings, self._choices, checkpoint):
+            self._children.append(start_process(letter.at(folder), self))
 
     def on_progress(self, child: str, progress: PulseProgress) -> None:
         if child == self._children[0].name:  # the ranks load alike

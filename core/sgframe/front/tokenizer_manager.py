@@ -58,7 +58,10 @@ requests' streams go on meanwhile."""
 
 
 class TokenizerManager:
-    """Submits requests to the scheduler and hands each what comes back. Lives in one event loop."""
+    """Submits requests to the scheduler and hands each what comes back. Lives in one event loop.
+
+    ``draining`` says that no further requests are taken, ``drained`` that those it had are done.
+    """
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class TokenizerManager:
         self.loaded = loaded
         self.stats = SchedulerStats()
         self.drained = asyncio.Event()
+        self.draining = False
         self._channel = channel
         self._eos_ids = tuple(eos_ids)
         self._max_open = max_open
@@ -86,7 +90,6 @@ class TokenizerManager:
         self._outgoing: asyncio.Queue[FrontMessage] = asyncio.Queue()
         self._decode: Decoder[SchedulerMessage] = Decoder(SchedulerMessage)
         self._dead: EngineDead | None = None
-        self._draining = False
 
     # -------------------------------------------------------------------------------------------- requests
 
@@ -225,7 +228,7 @@ class TokenizerManager:
         """Raises EngineDead or Overloaded when no more requests are taken."""
         if self._dead is not None:
             raise self._dead
-        if self._draining:
+        if self.draining:
             raise Overloaded(SHUTTING_DOWN)
         if len(self._open) + outputs > self._max_open:
             raise Overloaded(f"{len(self._open)} requests are open, the limit is {self._max_open}; try again later")
@@ -280,8 +283,8 @@ class TokenizerManager:
 
     def drain(self) -> None:
         """Refuse new requests and let the open ones finish; then ``drained`` is set."""
-        if not self._draining:
-            self._draining = True
+        if not self.draining:
+            self.draining = True
             self._compiler.shut(Overloaded(SHUTTING_DOWN))
             self._outgoing.put_nowait(Drain())
 

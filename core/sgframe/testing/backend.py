@@ -1,4 +1,8 @@
-"""What every executor must get right, for its author's own tests: ``class TestMine(BackendContract)``.
+"""The contract of the backend seam as tests: subclass ``BackendContract`` as ``TestMine`` and give ``make``.
+
+    class TestMyBackend(BackendContract):
+        def make(self):
+            return MyBackend(MySettings())
 
 It asks for nothing that depends on the model: it compares an executor with itself. It knows no device.
 """
@@ -7,63 +11,130 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
-from sgframe.interfaces.backend import Executor, ExecutorSpec
+from sgframe.interfaces.backend import Backend, ExecutorSpec
+from sgframe.interfaces.source import Checkpoint
+from sgframe.messages import Loaded
 from sgframe.testing.driver import Driver
 from sgframe.testing.execution import ExecutionContract
+from sgframe.testing.models import tiny_llama
 from sgframe.testing.outputs import OutputContract
 from sgframe.testing.sampling import SamplingContract
+from sgframe.testing.speculation import SpeculationContract
 from sgframe.testing.trees import TreeContract
+
+KIB = 2**10
 
 
 class LoadingContract(ABC):
-    """What is tested and how it is loaded: ``make_executor`` and ``make_spec``. The other contracts go beside it.
+    """What ``probe`` says, and what becomes of an executor: the part of BackendContract that needs no step.
 
-    The spec must allow 8 rows, 128 tokens in a step and in a request, and 512 KV slots; where a page has more than 16
-    tokens, 3 pages in a step and in a request, and 16 pages. The model knows at least 128 tokens.
+    Where the backend cannot run, the other tests are skipped with its reason.
     """
 
-    @abstractmethod
-    def make_executor(self) -> Executor:
-        """A fresh executor, not loaded."""
+    dtype: ClassVar[str] = "float32"
+    """What the model is loaded in. Tokens are compared exactly, so the arithmetic must not depend on a batch's shape."""
+
+    draws: ClassVar[bool] = True
+    """False for a device that makes its tokens up: then no test asks what sampling parameters do."""
 
     @abstractmethod
-    def make_spec(self) -> ExecutorSpec:
-        """What the executor is to load."""
+    def make(self) -> Backend:
+        """The backend under test."""
 
     @pytest.fixture
-    def driver(self) -> Iterator[Driver]:
+    def backend(self) -> Backend:
+        """One that can run here."""
+        backend = self.make()
+        found = backend.probe()
+        if not found.usable:
+            pytest.skip(found.reason)
+        return backend
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def checkpoint(cls, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+        """What is loaded: a tiny Llama. To be overridden for another model, of at least 128 tokens."""
+        return tiny_llama(tmp_path_factory.mktemp("tiny-llama"))
+
+    @pytest.fixture
+    def spec(self, backend: Backend, checkpoint: Checkpoint) -> ExecutorSpec:
+        """Room for what the tests do: 8 rows, 128 tokens or 3 pages of a request and in a step, 512 slots or 16 pages."""
+        page = backend.probe().page_size
+        tokens = max(128, 3 * page)
+        return ExecutorSpec(checkpoint, self.dtype, 8, tokens, context_length=tokens, kv_slots=max(512, 16 * page))
+
+    @pytest.fixture
+    def driver(self, backend: Backend, spec: ExecutorSpec) -> Iterator[Driver]:
         """Drives a fresh executor, loaded."""
-        executor = self.make_executor()
+        executor = backend.executor()
         try:
-            yield Driver(executor, self.make_spec())
+            yield Driver(executor, spec)
         finally:
             executor.close()
 
-    def test_load_announces_what_there_is(self, driver: Driver) -> None:
-        spec = self.make_spec()
-        loaded = driver.loaded
-        assert loaded.vocab_size > 0
-        assert loaded.slots > 0
-        assert loaded.page_size > 0
-        assert loaded.context_length > 0
-        assert loaded.dtype not in ("", "auto")
-        assert loaded.slots == (spec.kv_slots or loaded.slots)
-        assert loaded.context_length == (spec.context_length or loaded.context_length)
-        assert all(line.bytes >= 0 and line.origin for line in loaded.ledger)
+    @pytest.fixture
+    def sampler(self, driver: Driver) -> Driver:
+        """A driver of an executor that heeds sampling parameters."""
+        if not self.draws:
+            pytest.skip("draws is False: it makes its tokens up")
+        return driver
 
-    def test_closing_twice_is_harmless(self) -> None:
-        executor = self.make_executor()
-        executor.load(self.make_spec(), lambda what, done, total: None)
+    @pytest.fixture
+    def verifier(self, backend: Backend, driver: Driver) -> Driver:
+        """A driver of an executor that heeds guesses."""
+        if not backend.probe().verifies:
+            pytest.skip("it does not verify guesses")
+        return driver
+
+    def test_a_probe_says_what_there_is_or_what_is_missing(self) -> None:
+        found = self.make().probe()
+        assert found.usable is not bool(found.reason), "usable, or a reason why not"
+        if found.usable:
+            assert found.device
+            assert found.dtypes
+            assert found.memory_bytes > 0
+            assert found.page_size >= 1
+            assert found.max_ranks >= 1
+
+    def test_load_announces_what_was_asked_for(self, backend: Backend, spec: ExecutorSpec, driver: Driver) -> None:
+        loaded, found = driver.loaded, backend.probe()
+        assert loaded.vocab_size >= 128
+        assert loaded.slots == spec.kv_slots
+        assert loaded.page_size == found.page_size
+        assert loaded.context_length == spec.context_length
+        assert loaded.dtype in found.dtypes
+        assert spec.dtype in ("auto", loaded.dtype)
+        assert all(line.name and line.origin and line.bytes >= 0 for line in loaded.ledger)
+
+    def test_twice_the_memory_for_kv_gives_twice_the_slots(self, backend: Backend, spec: ExecutorSpec) -> None:
+        once, twice = (_load(backend, replace(spec, kv_slots=0, kv_bytes=size)) for size in (128 * KIB, 256 * KIB))
+        assert once.slots > 0
+        assert abs(twice.slots - 2 * once.slots) <= 2 * once.page_size
+
+    def test_closing_twice_is_harmless(self, backend: Backend, spec: ExecutorSpec) -> None:
+        executor = backend.executor()
+        executor.load(spec, lambda what, done, total: None)
         executor.close()
         executor.close()
 
 
-class BackendContract(LoadingContract, ExecutionContract, OutputContract, SamplingContract, TreeContract):
-    """All of it. Subclass it in a test module, name the subclass ``Test…``, and give what LoadingContract asks for.
+def _load(backend: Backend, spec: ExecutorSpec) -> Loaded:
+    executor = backend.executor()
+    try:
+        return executor.load(spec, lambda what, done, total: None)
+    finally:
+        executor.close()
 
-    Tokens are compared exactly: where a device's arithmetic depends on the shape of a batch, load the model in float32. A
-    device that makes its tokens up leaves SamplingContract out, by subclassing the others.
+
+class BackendContract(
+    LoadingContract, ExecutionContract, OutputContract, SamplingContract, TreeContract, SpeculationContract
+):
+    """What every backend must do, the sum of its parts. Collected by pytest in a subclass named ``Test…``.
+
+    Guesses are tested if the backend ``verifies`` them, and sampling parameters if it ``draws``.
     """

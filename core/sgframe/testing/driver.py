@@ -190,7 +190,9 @@ class Driver:
         for number, entry in zip(output.rows, output.logprobs, strict=False):
             rows[number].logprobs.append(entry)
         for found in output.prompt_logprobs:
-            rows[found.row].prompt_logprobs.update(enumerate(found.entries, found.start))
+            for place, entry in enumerate(found.entries, found.start):
+                assert place not in rows[found.row].prompt_logprobs, f"the logprobs of prompt token {place} came twice"
+                rows[found.row].prompt_logprobs[place] = entry
         for given in output.scores:
             rows[given.row].scores.update(zip(given.asked, given.logprobs, strict=True))
 

@@ -11,7 +11,7 @@ from sgframe.testing.driver import Driver
 class ExecutionContract:
     """Greedy tokens are the same in whatever batches, slots and company they are computed.
 
-    Part of BackendContract, and for its spec; by itself a subclass gives the fixture ``driver``.
+    Part of BackendContract; by itself a subclass gives the fixture ``driver``.
     """
 
     # ------------------------------------------------------------------------------------ one model of progress
@@ -235,14 +235,3 @@ class ExecutionContract:
         expected = driver.generate(prompt, 4)
         driver.generate(driver.prompt(40, 1), 3, TokenSampling(seed=1, temperature=5.0, logprobs=2))
         assert driver.generate(prompt, 4) == expected
-
-    def test_a_row_may_be_released_and_given_away_in_one_step(self, driver: Driver) -> None:
-        prompts = [driver.prompt(6, salt) for salt in range(3)]
-        expected = [driver.generate(prompt, 2) for prompt in prompts]
-        outputs = []
-        for prompt in prompts:
-            row = driver.admit(prompt)
-            driver.decode([row], 2)
-            driver.release(row)
-            outputs.append(row.output)
-        assert outputs == expected

@@ -16,7 +16,7 @@ def asking(logprobs: int = -1, prompt_logprobs: int = -1) -> TokenSampling:
 class OutputContract:
     """A step's output has what was asked for, no more, and in the order of the batch.
 
-    It holds for a device that makes its tokens up, as long as it obeys masks. Part of BackendContract, and for its spec;
+    It holds for a device that makes its tokens up, as long as it obeys masks. Part of BackendContract;
     by itself a subclass gives the fixture ``driver``.
     """
 

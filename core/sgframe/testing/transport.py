@@ -1,5 +1,9 @@
 """The contract of the transport seam as tests: subclass ``TransportContract`` as ``TestMine`` and give ``make``.
 
+    class TestMyTransport(TransportContract):
+        def make(self, folder):
+            return MyTransport(MySettings(), folder=folder)
+
 Both ends live in this process, so the death of a process is not among them; a transport between processes tests that
 itself.
 """
@@ -8,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import TypeVar
 
 import pytest
@@ -30,12 +36,12 @@ Ends = dict[str, Channel]
 either_end = pytest.mark.parametrize(("goes", "stays"), [("listener", "connector"), ("connector", "listener")])
 
 
-class TransportContract:
+class TransportContract(ABC):
     """``sides`` are the transports of two processes; ``ends`` the two ends of a channel between them that have met."""
 
+    @abstractmethod
     def make(self, folder: Path) -> Transport:
         """The transport under test, as one process has it."""
-        raise NotImplementedError
 
     @pytest.fixture
     def folder(self) -> Iterator[Path]:
@@ -113,12 +119,12 @@ class TransportContract:
     @either_end
     def test_a_sleeping_recv_wakes_for_a_frame(self, ends: Ends, goes: str, stays: str) -> None:
         with later(lambda: ends[goes].send(b"wake")):
-            assert ends[stays].recv() == b"wake"
+            assert patiently(ends[stays].recv) == b"wake"
 
     @either_end
     def test_a_sleeping_recv_wakes_when_the_peer_closes(self, ends: Ends, goes: str, stays: str) -> None:
         with later(ends[goes].close), pytest.raises(PeerLost):
-            ends[stays].recv()
+            patiently(ends[stays].recv)
 
     @either_end
     def test_what_had_arrived_comes_before_the_loss(self, ends: Ends, goes: str, stays: str) -> None:
@@ -294,6 +300,20 @@ def later(act: Callable[[], None]) -> Iterator[None]:
         acting = thread.submit(wait_and_act)
         yield
         acting.result()
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """What ``call`` gives or raises, if it comes to that in time; else it is left behind on its thread."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # handed over to the test
+            outcome.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return outcome.result(PATIENCE)
 
 
 def listening(transport: Transport, talk: Callable[[AsyncChannel], Awaitable[T]]) -> T:

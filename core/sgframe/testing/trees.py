@@ -62,7 +62,7 @@ class PathTree:
 class TreeContract:
     """A tree's scores are those of each of its paths alone. The model knows at least 128 tokens.
 
-    Part of BackendContract, and for its spec; by itself a subclass gives the fixture ``driver``, a Driver of a fresh
+    Part of BackendContract; by itself a subclass gives the fixture ``driver``, a Driver of a fresh
     executor.
     """
 

@@ -12,5 +12,6 @@ def sgframe_backends() -> list[Provider]:
             name="numpy",
             target="sgframe_numpy.backend:NumpyBackend",
             summary="Llama models in NumPy, float32, without torch; slow, and short enough to read",
+            api=1,
         )
     ]

@@ -23,7 +23,11 @@ class NumpyBackend(Backend):
 
     def probe(self) -> Capabilities:
         return Capabilities(
-            usable=True, device=f"NumPy {np.__version__}", memory_bytes=available_memory(), dtypes=("float32",)
+            usable=True,
+            device=f"NumPy {np.__version__}",
+            memory_bytes=available_memory(),
+            dtypes=("float32",),
+            verifies=True,
         )
 
     def executor(self) -> NumpyExecutor:

@@ -85,17 +85,17 @@ class NumpyExecutor(Executor):
         batch, spans = self._step.batch, self._step.spans
         sampled = [span for span, wanted in zip(spans, batch.samples, strict=True) if wanted]
         allowed = _unpack(masks, self._vocab_size) if masks else {}
-        tokens, logprobs = ints(), list[Logprobs | None]()
-        for span, logits in zip(sampled, self._logits([span.at(span.stop - 1) for span in sampled]), strict=True):
-            row = span.row
-            token, top = choose(logits, row, allowed.get(row.number)), row.sampling.logprobs
-            tokens.append(token)
-            logprobs.append(logprobs_of(logits, token, top) if top >= 0 and token != INVALID else None)
-            row.tokens.append(max(token, 0))  # the next batch may go on with it already; nobody reads what comes of it
+        rows, tokens, logprobs = ints(), ints(), list[Logprobs | None]()
+        after = self._logits([flat for span in sampled for flat in span.last(1 + len(span.guesses))])
+        for span in sampled:
+            for token, logprob in _go_on(span, after, allowed.get(span.row.number)):
+                rows.append(span.row.number)
+                tokens.append(token)
+                logprobs.append(logprob)
         return Ready(
             StepOutput(
                 step=batch.step,
-                rows=ints(span.row.number for span in sampled),
+                rows=rows,
                 tokens=tokens,
                 logprobs=logprobs if any(span.row.sampling.logprobs >= 0 for span in sampled) else [],
                 prompt_logprobs=[found for span in spans for found in self._prompt_logprobs(span)],
@@ -133,6 +133,23 @@ class NumpyExecutor(Executor):
             scores += log_softmax(logits)[[tree.tokens[number] for number in group]].tolist()
         if numbers:
             yield TreeScores(span.row.number, numbers, scores)
+
+
+def _go_on(
+    span: Span, after: Iterator[Floats], allowed: npt.NDArray[np.bool_] | None
+) -> Iterator[tuple[int, Logprobs | None]]:
+    """What the row of ``span`` goes on with, and the logprobs it asked for; ``after`` gives the logits of its last tokens.
+
+    That is one token, and those before it that were guessed right. The row learns them.
+    """
+    row, top, right = span.row, span.row.sampling.logprobs, True
+    for guess, logits in zip([*span.guesses, None], after, strict=False):
+        if right:
+            token = choose(logits, row, allowed)
+            yield token, logprobs_of(logits, token, top) if top >= 0 and token != INVALID else None
+            row.tokens.append(max(token, 0))  # the next batch may go on with it already; nobody reads what comes of it
+            right = token == guess
+    row.slots = row.slots[: len(row.tokens) - 1]  # what was computed of wrong guesses never was
 
 
 def _unpack(masks: Masks, vocab_size: int) -> dict[int, npt.NDArray[np.bool_]]:

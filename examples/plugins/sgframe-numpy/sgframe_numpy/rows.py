@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sgframe.messages import Ints, NewRow, ScheduleBatch, Tree
+from sgframe.messages import Ints, NewRow, ScheduleBatch, Tree, ints
 from sgframe.sampling import TokenSampling
 
 Slots = npt.NDArray[np.int32]
@@ -35,6 +35,7 @@ class Span:
     """The tokens ``start … stop`` of ``row``, which a step computes: the step's own tokens from number ``flat`` on.
 
     Attributes:
+        guesses: the last of them, which are not known but may follow what is.
         slots: [stop] where the KV of the row's tokens lies; that of the span is still to be written.
         visible: [stop - start, stop] which tokens of the row each token of the span attends to.
     """
@@ -43,18 +44,23 @@ class Span:
     flat: int
     start: int
     stop: int
+    guesses: Ints
     slots: Slots
     visible: npt.NDArray[np.bool_]
 
     @property
     def tokens(self) -> Ints:
-        return self.row.tokens[self.start : self.stop]
+        return self.row.tokens[self.start : self.stop] + self.guesses
 
     @property
     def positions(self) -> Slots:
         """As many as a token sees before itself; in a tree the other paths do not count."""
         seen: Slots = self.visible.sum(axis=1, dtype=np.int32)
         return seen - 1
+
+    def last(self, count: int) -> range:
+        """The numbers in the step of the last ``count`` tokens."""
+        return range(self.at(self.stop - count), self.at(self.stop))
 
     def at(self, index: int) -> int:
         """The number in the step of the row's token ``index``."""
@@ -77,9 +83,11 @@ class RowTable:
             self._rows[rewrite.row].slots[rewrite.start : rewrite.start + len(rewrite.slots)] = rewrite.slots
         for addition in batch.appended:
             self._rows[addition.row].tokens.extend(addition.tokens)
+        guesses = {guess.row: guess.tokens for guess in batch.guesses}
         spans, flat = [], 0
         for number, count in zip(batch.rows, batch.counts, strict=True):
-            spans.append(_span(self._rows[number], flat, batch.slots[flat : flat + count]))
+            row, slots = self._rows[number], batch.slots[flat : flat + count]
+            spans.append(_span(row, flat, slots, guesses.get(number, ints())))
             flat += count
         return spans
 
@@ -89,11 +97,11 @@ def _row(new: NewRow) -> Row:
     return Row(new.row, new.tokens[:], new.prompt_len, slots, new.sampling, new.logprobs_from, new.tree)
 
 
-def _span(row: Row, flat: int, taken: Ints) -> Span:
+def _span(row: Row, flat: int, taken: Ints, guesses: Ints) -> Span:
     start, stop = len(row.slots), len(row.slots) + len(taken)
     slots = np.concatenate((row.slots, np.array(taken, np.int32)))
     visible = np.tri(stop - start, stop, start, dtype=bool) if row.tree is None else _paths(row, row.tree, stop)[start:]
-    return Span(row, flat, start, stop, slots, visible)
+    return Span(row, flat, start, stop, guesses, slots, visible)
 
 
 def _paths(row: Row, tree: Tree, stop: int) -> npt.NDArray[np.bool_]:

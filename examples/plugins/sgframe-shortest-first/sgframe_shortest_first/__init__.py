@@ -22,7 +22,8 @@ def sgframe_policies() -> list[Provider]:
         Provider(
             name="shortest-first",
             target="sgframe_shortest_first.policy:ShortestFirst",
-            summary="shortest prompt first; nobody is overtaken by more than max_overtaken tokens",
+            summary="least work left first; who is overtaken counts for less, at max_overtaken tokens for nothing",
             settings=ShortestFirstSettings,
+            api=1,
         )
     ]

@@ -6,23 +6,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
+import msgspec
 import pytest
 
+from sgframe.assembly.choice import Choice
+from sgframe.assembly.providers import Seam
 from sgframe.errors import PeerLost
-from sgframe.interfaces.transport import Channel
-from sgframe_zmq import ZmqSettings
-from sgframe_zmq.transport import ZmqTransport
+from sgframe.interfaces.transport import Channel, Transport
 
 PEER = """
 import sys, time
 from pathlib import Path
-from sgframe_zmq import ZmqSettings
-from sgframe_zmq.transport import ZmqTransport
+import msgspec
+from sgframe.assembly.choice import Choice
 
-scheme, folder, role = sys.argv[1:]
-channel = getattr(ZmqTransport(ZmqSettings(scheme=scheme), folder=Path(folder)), role)("channel")
+choice, folder, role = sys.argv[1:]
+transport = msgspec.json.decode(choice, type=Choice).build(folder=Path(folder))
+channel = getattr(transport, role)("channel")
 channel.recv()
 for n in range(10):
     channel.send(b"%d" % n)
@@ -32,24 +34,36 @@ time.sleep(60)
 """
 StartPeer = Callable[[str], subprocess.Popen[bytes]]
 
-pytestmark = pytest.mark.parametrize("scheme", ["ipc", "tcp"])
+
+def chosen(name: str, target: str, settings_model: str, **settings: Any) -> Choice:
+    return Choice(Seam.TRANSPORT, name, target, settings, settings_model, "test")
+
+
+ZMQ = "zmq", "sgframe_zmq.transport:ZmqTransport", "sgframe_zmq:ZmqSettings"
+
+pytestmark = pytest.mark.parametrize(
+    "choice",
+    [chosen(*ZMQ, scheme="ipc"), chosen(*ZMQ, scheme="tcp")],
+    ids=["zmq-ipc", "zmq-tcp"],
+)
 both_roles = pytest.mark.parametrize(("role", "peer_role"), [("listen", "connect"), ("connect", "listen")])
 
 
 @pytest.fixture
-def transport(scheme: Literal["ipc", "tcp"], tmp_path: Path) -> Iterator[ZmqTransport]:
-    transport = ZmqTransport(ZmqSettings(scheme=scheme), folder=tmp_path)
+def transport(choice: Choice, short_path: Path) -> Iterator[Transport]:
+    transport: Transport = choice.build(folder=short_path)
     yield transport
     transport.close()
 
 
 @pytest.fixture
-def start_peer(scheme: str, tmp_path: Path) -> Iterator[StartPeer]:
+def start_peer(choice: Choice, short_path: Path) -> Iterator[StartPeer]:
     peers = []
 
     def start(role: str) -> subprocess.Popen[bytes]:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        peers.append(subprocess.Popen([sys.executable, "-c", PEER, scheme, str(tmp_path), role], env=environment))
+        arguments = [msgspec.json.encode(choice).decode(), str(short_path), role]
+        peers.append(subprocess.Popen([sys.executable, "-c", PEER, *arguments], env=environment))
         return peers[-1]
 
     yield start
@@ -66,7 +80,7 @@ def meet(channel: Channel) -> None:
 
 @both_roles
 def test_a_killed_peer_is_lost_within_a_second(
-    transport: ZmqTransport, start_peer: StartPeer, role: str, peer_role: str
+    transport: Transport, start_peer: StartPeer, role: str, peer_role: str
 ) -> None:
     peer = start_peer(peer_role)
     channel: Channel = getattr(transport, role)("channel")
@@ -81,7 +95,7 @@ def test_a_killed_peer_is_lost_within_a_second(
 
 @both_roles
 def test_what_a_killed_peer_had_sent_is_still_delivered(
-    transport: ZmqTransport, start_peer: StartPeer, role: str, peer_role: str
+    transport: Transport, start_peer: StartPeer, role: str, peer_role: str
 ) -> None:
     peer = start_peer(peer_role)
     channel: Channel = getattr(transport, role)("channel")
@@ -100,7 +114,7 @@ def test_what_a_killed_peer_had_sent_is_still_delivered(
 
 @both_roles
 def test_wait_wakes_within_a_second_of_the_kill(
-    transport: ZmqTransport, start_peer: StartPeer, role: str, peer_role: str
+    transport: Transport, start_peer: StartPeer, role: str, peer_role: str
 ) -> None:
     peer = start_peer(peer_role)
     channel: Channel = getattr(transport, role)("channel")
@@ -114,7 +128,7 @@ def test_wait_wakes_within_a_second_of_the_kill(
 
 @both_roles
 def test_a_transport_closes_and_leaves_nothing_after_its_peer_was_killed(
-    transport: ZmqTransport, start_peer: StartPeer, tmp_path: Path, role: str, peer_role: str
+    transport: Transport, start_peer: StartPeer, short_path: Path, role: str, peer_role: str
 ) -> None:
     peer = start_peer(peer_role)
     channel: Channel = getattr(transport, role)("channel")
@@ -125,4 +139,4 @@ def test_a_transport_closes_and_leaves_nothing_after_its_peer_was_killed(
     started = time.monotonic()
     transport.close()
     assert time.monotonic() - started < 3
-    assert list(tmp_path.iterdir()) == []
+    assert list(short_path.iterdir()) == []
