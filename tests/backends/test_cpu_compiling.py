@@ -27,3 +27,4 @@ def test_telling_or_ending_one_that_is_dead_does_nothing() -> None:
     helper.tell(np.uint16, 64)
     helper.end()
     helper.end()
+    helper.tell(np.uint16, 64)

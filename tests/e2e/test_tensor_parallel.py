@@ -30,7 +30,8 @@ def complete(client: httpx.Client, prompt: str, **options: object) -> str:
 
 
 def test_each_rank_is_a_process(server: Server) -> None:
-    assert sorted(server.children()) == ["scheduler", "worker-0", "worker-1", "worker-2"]
+    ranks = [name for name in server.children() if name != "compiling"]  # which may have been started ahead, or not yet
+    assert sorted(ranks) == ["scheduler", "worker-0", "worker-1", "worker-2"]
 
 
 def test_the_text_is_that_of_one_rank(server: Server) -> None:

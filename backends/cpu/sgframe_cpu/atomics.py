@@ -1,4 +1,5 @@
-"""What threads that walk together need of the processor, as functions for compiled code. Addresses are integers."""
+"""What compiled code needs that Python has no word for: memory at an address, and what threads that walk together need of
+the processor. Addresses are integers."""
 
 from __future__ import annotations
 
@@ -36,6 +37,35 @@ def array_at(context: Any, builder: Any, kind: Any, address: Any, shape: Any, si
     (What numba's ``carray`` does, which takes ten times as long to compile.)"""
     place = builder.inttoptr(address, cgutils.voidptr_t)
     return np_cfarray(context, builder, kind(types.voidptr, shape), (place, sizes))
+
+
+@intrinsic(prefer_literal=True)
+def scratch(_: Any, rows: Any, words: Any) -> Any:
+    """The address of ``rows`` × ``words`` words on the stack, for as long as the kernel runs; a cache line begins there."""
+    count = rows.literal_value * words.literal_value
+
+    def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        with builder.goto_entry_block():
+            room = builder.alloca(ir.ArrayType(vectors.INT32, count))
+        room.align = 64
+        return builder.ptrtoint(room, vectors.INT64)
+
+    return types.intp(rows, words), generate
+
+
+@intrinsic
+def integer(_: Any, address: Any, index: Any) -> Any:
+    """The int64 with that ``index`` in the array at ``address``."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return integer_at(builder, *values)
+
+    return types.int64(types.intp, types.intp), generate
+
+
+def integer_at(builder: Any, address: Any, index: Any) -> Any:
+    """The same in generated code."""
+    return builder.load(builder.gep(vectors.pointer(builder, address, vectors.INT64), [index]), align=8)
 
 
 @intrinsic

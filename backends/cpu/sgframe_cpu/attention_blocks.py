@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sgframe_cpu.atomics import array
+from sgframe_cpu.atomics import array, integer, scratch
 from sgframe_cpu.attention_items import (
     BEGIN,
     BLOCK,
@@ -57,8 +57,8 @@ from sgframe_cpu.attention_tiles import (
     write_tile,
 )
 from sgframe_cpu.attention_tiles import VECTORS as TILE_VECTORS
-from sgframe_cpu.attention_vectors import KEYS, bound, copy_row, filled, scratch
-from sgframe_cpu.launch import Kernel, buffer, integer
+from sgframe_cpu.attention_vectors import KEYS, bound, copy_row, filled
+from sgframe_cpu.launch import Kernel, buffer
 from sgframe_cpu.scalars import inlined, larger, smaller
 
 _TILES = BLOCK // COLUMNS

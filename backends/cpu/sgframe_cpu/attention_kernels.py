@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sgframe_cpu.atomics import array, call
+from sgframe_cpu.atomics import array, call, integer, scratch
 from sgframe_cpu.attention_blocks import attend_blocks
 from sgframe_cpu.attention_items import (
     BLOCKS_KERNEL,
@@ -22,8 +22,8 @@ from sgframe_cpu.attention_items import (
     planned,
 )
 from sgframe_cpu.attention_rows import attend_rows
-from sgframe_cpu.attention_vectors import scratch, write_row
-from sgframe_cpu.launch import Kernel, buffer, integer
+from sgframe_cpu.attention_vectors import write_row
+from sgframe_cpu.launch import Kernel, buffer
 from sgframe_cpu.scalars import exp, inlined, larger
 
 _ONE, _ZERO = np.float32(1), np.float32(0)

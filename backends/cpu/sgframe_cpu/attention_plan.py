@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sgframe_cpu.atomics import array
+from sgframe_cpu.atomics import array, integer
 from sgframe_cpu.attention_items import (
     BLOCK,
     FEW_VECTORS,
@@ -31,7 +31,7 @@ from sgframe_cpu.attention_items import (
     WIDTH,
 )
 from sgframe_cpu.attention_tiles import COLUMNS
-from sgframe_cpu.launch import Kernel, buffer, integer
+from sgframe_cpu.launch import Kernel, buffer
 from sgframe_cpu.scalars import inlined, larger, piece, smaller
 
 SPLIT = 256

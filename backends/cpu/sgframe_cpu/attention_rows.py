@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sgframe_cpu.atomics import array
+from sgframe_cpu.atomics import array, integer, scratch
 from sgframe_cpu.attention_dots import TOGETHER, add_rows, score_rows, weigh_row
 from sgframe_cpu.attention_items import (
     BEGIN,
@@ -41,8 +41,8 @@ from sgframe_cpu.attention_items import (
     row_of,
     sight,
 )
-from sgframe_cpu.attention_vectors import KEYS, bound, copy_row, filled, scratch, write_row
-from sgframe_cpu.launch import Kernel, buffer, integer
+from sgframe_cpu.attention_vectors import KEYS, bound, copy_row, filled, write_row
+from sgframe_cpu.launch import Kernel, buffer
 from sgframe_cpu.scalars import inlined, larger, smaller
 from sgframe_cpu.vectors import LANES
 

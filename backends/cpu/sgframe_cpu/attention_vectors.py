@@ -30,20 +30,6 @@ _SHORTS = ir.VectorType(ir.IntType(16), 2 * LANES)
 
 
 @intrinsic(prefer_literal=True)
-def scratch(_: Any, rows: Any, words: Any) -> Any:
-    """The address of ``rows`` × ``words`` words on the stack, for as long as the kernel runs; a cache line begins there."""
-    count = rows.literal_value * words.literal_value
-
-    def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        with builder.goto_entry_block():
-            room = builder.alloca(ir.ArrayType(INT32, count))
-        room.align = 64
-        return builder.ptrtoint(room, INT64)
-
-    return types.intp(rows, words), generate
-
-
-@intrinsic(prefer_literal=True)
 def copy_row(_: Any, width: Any, source: Any, target: Any) -> Any:
     """Copy so many words, and zeros to fill them up."""
     count = width.literal_value

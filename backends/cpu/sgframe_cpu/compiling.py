@@ -47,6 +47,8 @@ class Helper:
     def tell(self, element: type, head_dim: int) -> None:
         """Have it compile for a model of such elements and heads."""
         assert self._process.stdin is not None
+        if self._process.stdin.closed:  # it was ended
+            return
         with contextlib.suppress(BrokenPipeError):  # it is dead: see above
             self._process.stdin.write(f"{np.dtype(element)} {head_dim}\n".encode())
             self._process.stdin.flush()

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sgframe_cpu.launch import Kernel, buffer, integer
+from sgframe_cpu.atomics import integer
+from sgframe_cpu.launch import Kernel, buffer
 from sgframe_cpu.scalars import exp, inlined, narrow, widen
 
 _ONE, _ZERO = np.float32(1), np.float32(0)

@@ -13,11 +13,10 @@ import numpy as np
 from numba import cfunc, types
 from numba.extending import intrinsic
 
-from sgframe_cpu.atomics import array_at
+from sgframe_cpu.atomics import array_at, integer_at
 from sgframe_cpu.pool import Ints64, pool
 from sgframe_cpu.scalars import FAST
 from sgframe_cpu.sources import compiled
-from sgframe_cpu.vectors import INT64, pointer
 
 SIGNATURE = types.void(types.intp, types.intp, types.intp)
 
@@ -86,20 +85,6 @@ def buffer(_: Any, address: Any, index: Any, shape: Any, dtype: Any) -> Any:
     kind = types.Array(dtype.dtype, len(shape), "C")
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return array_at(context, builder, kind, _argument(builder, *values[:2]), shape, values[2])
+        return array_at(context, builder, kind, integer_at(builder, *values[:2]), shape, values[2])
 
     return kind(types.intp, types.intp, shape, dtype), generate
-
-
-@intrinsic
-def integer(_: Any, address: Any, index: Any) -> Any:
-    """Inside a kernel: argument ``index``."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _argument(builder, *values)
-
-    return types.int64(types.intp, types.intp), generate
-
-
-def _argument(builder: Any, address: Any, index: Any) -> Any:
-    return builder.load(builder.gep(pointer(builder, address, INT64), [index]), align=8)

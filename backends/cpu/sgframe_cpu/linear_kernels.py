@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sgframe_cpu.atomics import array
-from sgframe_cpu.launch import Kernel, integer
+from sgframe_cpu.atomics import array, integer, scratch
+from sgframe_cpu.launch import Kernel
 from sgframe_cpu.scalars import inlined, smaller
 from sgframe_cpu.tiles import COLUMNS, MOST_ROWS, multiply
 
@@ -31,7 +31,8 @@ def linear(element: type) -> Kernel:
         inner, columns = integer(address, 5), integer(address, 6)
         blocks = (columns + COLUMNS - 1) // COLUMNS
         line, stride, words = inner * size, columns * size, inner * size // 4
-        edge = np.empty((MOST_ROWS, COLUMNS), element)
+        room = scratch(MOST_ROWS, COLUMNS)
+        edge = array(room, (MOST_ROWS, COLUMNS), element)
         for item in range(begin, end):
             column, first = item % blocks * COLUMNS, item // blocks * ROW_GROUP
             block, width = weight + column * line, smaller(COLUMNS, columns - column)
@@ -47,7 +48,7 @@ def linear(element: type) -> Kernel:
                         x + row * line,
                         block,
                         bias + column * 4,
-                        edge.ctypes.data,
+                        room,
                         words,
                         line,
                         COLUMNS * size,

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import cfunc, types
 
-from sgframe_cpu.atomics import add_up, array, call, pause, read, sem_post, sem_wait, swap_if, write
+from sgframe_cpu.atomics import add_up, call, integer, pause, read, sem_post, sem_wait, swap_if, write
 from sgframe_cpu.scalars import inlined, smaller
 from sgframe_cpu.sources import compiled
 
@@ -106,11 +106,11 @@ def serve() -> Any:
 
 def _walk(controls: Any, table: Any) -> None:
     epoch, threads = read(controls + _EPOCH) + 1, read(controls + _THREADS)
-    launches, counters, count = array(table, (3,), np.int64)
+    launches, counters, count = integer(table, 0), integer(table, 1), integer(table, 2)
     for index in range(count):
-        launch = array(launches + index * FIELDS * 8, (FIELDS,), np.int64)
-        line, units = _counters(counters, index, threads), array(launch[CELL], (1,), np.int64)[0]
-        items = (units + launch[UNIT] - 1) // launch[UNIT] * launch[TIMES]
+        launch, line = launches + index * (FIELDS * 8), _counters(counters, index, threads)
+        unit = integer(launch, UNIT)
+        items = (integer(integer(launch, CELL), 0) + unit - 1) // unit * integer(launch, TIMES)
         for part in range(threads):  # first: who is late in the walk before must not claim by new items
             write(line + _CLAIMS + part * _CLAIM, epoch << _ITEM_BITS | _begin(part, items, threads))
         write(line + _ITEMS, items)
@@ -145,10 +145,10 @@ def _serve(controls: Any, member: Any) -> None:
 def _work(controls: Any, epoch: Any, member: Any) -> None:
     """Take part in the walk number ``epoch``. Returns when all is done, or another walk has begun meanwhile."""
     threads = read(controls + _THREADS)
-    launches, counters, count = array(read(controls + _TABLE), (3,), np.int64)
+    table = read(controls + _TABLE)
+    launches, counters, count = integer(table, 0), integer(table, 1), integer(table, 2)
     for index in range(count):
-        launch = array(launches + index * FIELDS * 8, (FIELDS,), np.int64)
-        line = _counters(counters, index, threads)
+        launch, line = launches + index * (FIELDS * 8), _counters(counters, index, threads)
         items = read(line + _ITEMS)
         for turn in range(threads):
             _claim(launch, line, (member + turn) % threads, items, threads, epoch)
@@ -163,13 +163,13 @@ def _work(controls: Any, epoch: Any, member: Any) -> None:
 @inlined
 def _claim(launch: Any, line: Any, part: Any, items: Any, threads: Any, epoch: Any) -> None:
     """Run what is left of ``part``."""
-    cell, end, grain = line + _CLAIMS + part * _CLAIM, _begin(part + 1, items, threads), launch[GRAIN]
+    cell, end, grain = line + _CLAIMS + part * _CLAIM, _begin(part + 1, items, threads), integer(launch, GRAIN)
     claim = read(cell)
     while claim >> _ITEM_BITS == epoch and claim - (epoch << _ITEM_BITS) < end:
         if swap_if(cell, claim, claim + grain):
             first = claim - (epoch << _ITEM_BITS)
             last = smaller(first + grain, end)
-            call(launch[FUNCTION], launch[ARGUMENTS], first, last)
+            call(integer(launch, FUNCTION), integer(launch, ARGUMENTS), first, last)
             add_up(line + _DONE, last - first)
         claim = read(cell)
 

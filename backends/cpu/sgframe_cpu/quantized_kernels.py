@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sgframe_cpu.atomics import array
-from sgframe_cpu.launch import Kernel, buffer, integer
+from sgframe_cpu.atomics import array, integer, scratch
+from sgframe_cpu.launch import Kernel, buffer
 from sgframe_cpu.linear_kernels import ROW_GROUP, copy
 from sgframe_cpu.quantized_tiles import MOST_ROWS, VECTOR, multiply
 from sgframe_cpu.scalars import smaller, widen
@@ -35,7 +35,8 @@ def quantized_linear(element: type, number: type) -> Kernel:
         )
         blocks = (columns + LANES - 1) // LANES
         line, stride, block_size = inner * size, columns * size, groups * (1 + vectors) * VECTOR
-        numbers, edge = np.empty(0, number), np.empty((MOST_ROWS, LANES), element)
+        room = scratch(MOST_ROWS, LANES)
+        numbers, edge = array(0, (0,), number), array(room, (MOST_ROWS, LANES), element)
         for item in range(begin, end):
             column, first = item % blocks * LANES, item // blocks * ROW_GROUP
             block, width = weight + item % blocks * block_size, smaller(LANES, columns - column)
@@ -50,7 +51,7 @@ def quantized_linear(element: type, number: type) -> Kernel:
                     totals + row * groups * 4,
                     block,
                     bias + column * 4,
-                    target if whole else edge.ctypes.data,
+                    target if whole else room,
                     groups,
                     vectors,
                     line,

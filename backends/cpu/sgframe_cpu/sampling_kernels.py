@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from sgframe_cpu.atomics import array
-from sgframe_cpu.launch import Kernel, buffer, integer
+from sgframe_cpu.atomics import array, integer
+from sgframe_cpu.launch import Kernel, buffer
 from sgframe_cpu.sampling_lanes import LANES, reaching, top_key
 from sgframe_cpu.scalars import bits_of, exp, float_of, inlined, larger, piece, widen
 

@@ -36,24 +36,29 @@ class Configuration:
         shadow = choose_shadow(self.plugins, self.settings, self.origins)
         choices = Choices(parts, shadow, choose_grammars(self.plugins, self.settings, self.origins))
         require_readers(self.plugins, self.settings, choices, self.origins)
-        transport = cast(type[Transport], choices[Seam.TRANSPORT].load())
-        launcher = cast(type[Launcher], choices[Seam.LAUNCHER].load())
-        if launcher.elsewhere and transport.in_process:
+        self._check_places(choices)
+        return choices
+
+    def _check_places(self, choices: Choices) -> None:
+        """Raises ConfigError for processes that cannot stand where they are to. Asks a transport only where it matters."""
+        settings, launcher, transport = self.settings, choices[Seam.LAUNCHER], choices[Seam.TRANSPORT]
+        elsewhere = cast(type[Launcher], launcher.load()).elsewhere
+        if elsewhere and settings.nnodes > 1:
             raise ConfigError(
-                f"transport '{choices[Seam.TRANSPORT].name}' keeps all in one process, but launcher "
-                f"'{choices[Seam.LAUNCHER].name}' starts them on other machines: choose another, such as --transport zmq"
-            )
-        if launcher.elsewhere and self.settings.nnodes > 1:
-            raise ConfigError(
-                f"nnodes is {self.settings.nnodes}, but launcher '{choices[Seam.LAUNCHER].name}' chooses the machines: "
+                f"nnodes is {settings.nnodes}, but launcher '{launcher.name}' chooses the machines: "
                 "leave nnodes, node_rank and dist_addr out"
             )
-        if self.settings.tp_size > 1 and transport.in_process:
+        if elsewhere:
+            reason = f"launcher '{launcher.name}' starts them on other machines"
+        elif settings.tp_size > 1:
+            reason = f"tp_size is {settings.tp_size} and each rank needs a process"
+        else:
+            return
+        if cast(type[Transport], transport.load()).in_process:
             raise ConfigError(
-                f"transport '{choices[Seam.TRANSPORT].name}' keeps all in one process, but tp_size is "
-                f"{self.settings.tp_size} and each rank needs a process: choose another, such as --transport zmq"
+                f"transport '{transport.name}' keeps all in one process, but {reason}: choose another, such as "
+                "--transport zmq"
             )
-        return choices
 
     def choose_usable(self) -> Choices:
         """The same, for a start on this machine: raises BackendUnavailable when the chosen devices are not there.

@@ -144,8 +144,9 @@ class LauncherContract(ABC):
         async with self.launched(Diary(), letters(), kill=True):
             pass
 
-    async def test_no_folder_stays_behind(self) -> None:
-        before = set(Path(tempfile.gettempdir()).glob("sgframe-*"))
-        async with self.launched(Diary(), letters()) as (crew,):
-            await hear(crew)
-        assert set(Path(tempfile.gettempdir()).glob("sgframe-*")) <= before
+    async def test_no_folder_stays_behind(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with tempfile.TemporaryDirectory() as alone:  # others may run beside this
+            monkeypatch.setattr(tempfile, "tempdir", alone)
+            async with self.launched(Diary(), letters()) as (crew,):
+                await hear(crew)
+            assert not list(Path(alone).glob("sgframe-*"))
