@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from sgframe_cpu.launch import Kernel, Launch, Walk, buffer, integer
+from sgframe_cpu.atomics import integer
+from sgframe_cpu.launch import Kernel, Launch, Walk, buffer
 from sgframe_cpu.linear import PackedLinear
 from sgframe_cpu.team import Team, Unrecordable
 
