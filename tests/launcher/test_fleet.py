@@ -128,6 +128,15 @@ async def test_an_abort_goes_where_the_request_is_and_nowhere_once_it_has_ended(
     assert not any(AbortRequest(1, "again") in each.got for each in front.replicas.values())
 
 
+async def test_an_abort_moves_with_its_request(front: Front) -> None:
+    at = await front.request(1)
+    await front.send(AbortRequest(1, "stop"))
+    front.fleet.lose(at, "killed")
+    await settled()
+    (now,) = [name for name in front.replicas if name != at and 1 in front.ids(name)]
+    assert front.replicas[now].got[-1] == AbortRequest(1, "stop")
+
+
 async def test_a_lost_replicas_requests_move_and_nothing_is_said_of_it(front: Front) -> None:
     at = await front.request(1)
     front.fleet.lose(at, "it died")

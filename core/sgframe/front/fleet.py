@@ -48,11 +48,13 @@ Answer = CacheFlushed | CacheDescribed | Drained
 
 @dataclass(slots=True)
 class _Open:
-    """A request at its replica. ``frame`` is it, as long as nothing came of it; ``tokens`` came of it."""
+    """A request at its replica. ``frame`` is it, as long as nothing came of it; ``tokens`` came of it. ``abort`` is what
+    aborts it, once that was asked for."""
 
     frame: bytes
     route: Route
     tokens: int = 0
+    abort: bytes = b""
 
 
 @dataclass(slots=True)
@@ -90,8 +92,7 @@ class Fleet(AsyncChannel):
             case GenerateRequest():
                 self._place(message, frame)
             case AbortRequest(id=request):
-                if request in self._open:
-                    self._lanes[self._open[request].route.replica].put(frame)
+                self._abort(request, frame)
             case FlushCache() | DescribeCache() | Drain():
                 self._ask(message, frame)
             case ReleaseLeases() | UseVocabulary():
@@ -119,6 +120,8 @@ class Fleet(AsyncChannel):
                 message = self._decode_front(one.frame)
                 assert isinstance(message, GenerateRequest)
                 self._place(message, one.frame)
+                if one.abort:
+                    self._abort(request, one.abort)
         for asked in list(self._asked.values()):
             self._miss(asked, number)
 
@@ -128,6 +131,11 @@ class Fleet(AsyncChannel):
         route = self._router.route(message.tokens, message.max_tokens, message.namespace)
         self._open[message.id] = _Open(frame, route)
         self._lanes[route.replica].put(frame)
+
+    def _abort(self, request: int, frame: bytes) -> None:
+        if one := self._open.get(request):
+            one.abort = frame
+            self._lanes[one.route.replica].put(frame)
 
     def _ask(self, question: Question, frame: bytes) -> None:
         self._asked[_id(question)] = _Asked(question, set(self._lanes))
