@@ -23,12 +23,10 @@ from sgframe import errors
 from sgframe.child import perform
 from sgframe.errors import ConfigError, EngineDead, SgframeError
 from sgframe.front.folders import private_folder
-from sgframe.interfaces.launcher import KILL_AFTER, Child, Crew, ProcessHealth, Watcher
+from sgframe.interfaces.launcher import Child, Crew, Watcher
 from sgframe.interfaces.transport import Transport
 from sgframe.letter import FRONT_CHANNEL, Letter, write_letter
 from sgframe.pulse import Pulse, PulseMessage
-
-__all__ = ["KILL_AFTER", "Child", "LocalCrew", "ProcessHealth", "start_error", "start_process", "start_thread"]
 
 log = logging.getLogger(__name__)
 

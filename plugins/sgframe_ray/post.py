@@ -17,10 +17,10 @@ import msgspec
 from sgframe.errors import BackendUnavailable, PeerLost
 from sgframe.front.threads import in_thread
 from sgframe.interfaces.backend import Backend
-from sgframe.interfaces.launcher import Watcher
+from sgframe.interfaces.launcher import Child, Watcher
 from sgframe.interfaces.source import Checkpoint, ModelSource
 from sgframe.letter import Letter
-from sgframe.processes import Child, LocalCrew
+from sgframe.processes import LocalCrew
 from sgframe.pulse import Progress, PulseMessage
 
 

@@ -10,7 +10,7 @@ import yaml
 from pages import HOUSE
 
 from sgframe.assembly.settings import read_settings
-from sgframe.processes import KILL_AFTER
+from sgframe.interfaces.launcher import KILL_AFTER
 from sgframe_cli.serve import CLOSE_GRACE
 
 FOLDER = HOUSE / "examples" / "deploy" / "kubernetes"

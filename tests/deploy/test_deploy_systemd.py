@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pages import HOUSE
 
 from sgframe.assembly.settings import Settings
-from sgframe.processes import KILL_AFTER
+from sgframe.interfaces.launcher import KILL_AFTER
 from sgframe_cli.group import main
 from sgframe_cli.serve import CLOSE_GRACE
 

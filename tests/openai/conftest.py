@@ -18,6 +18,7 @@ from sgframe.errors import RequestError, SgframeError
 from sgframe.front.compiler import CompilerStats
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.interfaces.cache import Node, Snapshot
+from sgframe.interfaces.launcher import ProcessHealth
 from sgframe.interfaces.source import Checkpoint
 from sgframe.interfaces.transport import AsyncChannel
 from sgframe.messages import (
@@ -39,7 +40,6 @@ from sgframe.messages import (
     encode,
     ints,
 )
-from sgframe.processes import ProcessHealth
 from sgframe.scheduler.description import describe
 from sgframe_openai.app import create_app
 from sgframe_openai.server import HttpServer

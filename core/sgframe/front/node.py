@@ -13,8 +13,9 @@ from sgframe.assembly.settings import Settings
 from sgframe.front.folders import private_folder
 from sgframe.front.letters import worker_letters
 from sgframe.front.threads import in_thread
+from sgframe.interfaces.launcher import Child
 from sgframe.interfaces.source import ModelSource, Progress
-from sgframe.processes import Child, start_error, start_process
+from sgframe.processes import start_error, start_process
 from sgframe.pulse import Progress as PulseProgress
 
 
