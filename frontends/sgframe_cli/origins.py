@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,15 +42,15 @@ def located(origin: str, key: str) -> str:
     file, path = Path(origin), tuple(key.split("."))
     if not file.is_file():
         return origin
-    lines = _lines(file)
+    lines = _lines(file.read_text(encoding="utf-8-sig"), file.suffix.lower() == ".toml")
     line = next((lines[path[:length]] for length in range(len(path), 0, -1) if path[:length] in lines), None)
     return f"{origin}:{line}" if line else origin
 
 
-def _lines(file: Path) -> Mapping[tuple[str, ...], int]:
+@cache  # each of the settings asks
+def _lines(text: str, is_toml: bool) -> Mapping[tuple[str, ...], int]:
     """The line of each key in a file that has been read without an error before."""
-    text = file.read_text(encoding="utf-8-sig")
-    if file.suffix.lower() == ".toml":
+    if is_toml:
         return dict(_toml(text.splitlines()))
     import yaml  # noqa: PLC0415 (slow, and needed for few files)
 
