@@ -139,11 +139,11 @@ def test_parts_that_cannot_be_built_are_a_fault() -> None:
     assert "the eviction strategy 'nomod:X' cannot be imported" in text
 
 
-def test_it_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    journal = tmp_path / "journal"
+def test_it_leaves_nothing_behind(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(short_path))
+    journal = short_path / "journal"
     assert run("--journal", journal).exit_code == 0
-    assert list(tmp_path.iterdir()) == []
+    assert list(short_path.iterdir()) == []
 
 
 # ------------------------------------------------------------------------------------------ devices

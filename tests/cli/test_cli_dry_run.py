@@ -73,15 +73,15 @@ def test_a_port_that_is_taken_is_found() -> None:
 
 
 @pytest.mark.parametrize("transport", ["zmq", "inproc"])
-def test_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_nothing_stays(short_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(short_path))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     before = psutil.Process().children(), psutil.Process().num_fds()
-    result = run("--port", port, "--transport", transport, "--journal", tmp_path / "journal")
+    result = run("--port", port, "--transport", transport, "--journal", short_path / "journal")
     assert result.exit_code == 0, result.output
     assert f"listening  http://127.0.0.1:{port}\n" in result.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list(short_path.iterdir()) == []
     assert (psutil.Process().children(), psutil.Process().num_fds()) == before
     socket.create_server(("127.0.0.1", port)).close()
 
