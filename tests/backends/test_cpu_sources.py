@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
+from time import sleep
+
 import pytest
+from numba import cfunc, types
+from numba.core import config
 
 from sgframe_cpu import sources
 
@@ -64,3 +71,47 @@ def test_other_faults_of_compiling_are_told():
 
     with pytest.raises(RuntimeError, match="no such thing"):
         sources.compiled(make)(lambda: 1)
+
+
+def test_of_several_that_come_to_a_function_one_compiles_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(sources.FunctionCache, "cache_path", tmp_path)
+    at_it, most = set(), []
+
+    def make(cache=False):
+        def decorate(function):
+            at_it.add(get_ident())
+            most.append(len(at_it))
+            sleep(0.02)
+            at_it.remove(get_ident())
+            return function
+
+        return decorate
+
+    def run():
+        return 1
+
+    with ThreadPoolExecutor(4) as processes:
+        made = list(processes.map(lambda _: sources.compiled(make)(run), range(4)))
+    assert [each() for each in made] == [1] * 4
+    assert most == [1] * 4
+
+
+def test_where_files_cannot_be_locked_each_compiles(monkeypatch, tmp_path):
+    def refuse(file, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(sources.FunctionCache, "cache_path", tmp_path)
+    monkeypatch.setattr(sources.fcntl, "flock", refuse)
+    assert sources.compiled(lambda cache: lambda function: (function(), cache))(lambda: 1) == (1, True)
+
+
+def test_what_was_compiled_is_in_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+
+    def run(number):
+        return number + 1
+
+    signature = types.int64(types.int64)
+    assert not sources.is_cached(run, signature)
+    sources.compiled(cfunc, signature)(run)
+    assert sources.is_cached(run, signature)

@@ -15,7 +15,7 @@ from sgframe.messages import Loaded
 from sgframe_cpu import CpuSettings
 from sgframe_cpu.attention import NumbaAttention, element_of
 from sgframe_cpu.backend import preferred_dtypes
-from sgframe_cpu.compiling import Helper
+from sgframe_cpu.compiling import Helper, Sizes
 from sgframe_cpu.fused import FusedOps
 from sgframe_cpu.linear import PackedLinear, can_pack
 from sgframe_cpu.memory import available_memory, cores
@@ -69,7 +69,11 @@ class TorchCpuOps(DeviceOps):
 
 
 class NumbaCpuOps(TorchCpuOps):
-    """Processor cores, with compiled kernels for all that a model is made of."""
+    """Processor cores, with compiled kernels for all that a model is made of; ``helper`` may be at some of them."""
+
+    def __init__(self, settings: CpuSettings, helper: Helper | None = None) -> None:
+        self._helper = helper
+        super().__init__(settings)
 
     def _set_threads(self) -> None:
         super()._set_threads()
@@ -134,6 +138,11 @@ class NumbaCpuOps(TorchCpuOps):
         return self._fused.rotate_and_store(qkv, norm, rotary, slots, kv)
 
     def choose(self, logits: Tensor, words: Tensor | None, draws: DrawTable | None) -> Tensor:
+        """Torch draws while the helper is at work: that kernel is its last, for which a start does not wait."""
+        if draws is not None and self._helper is not None:
+            if self._helper.at_work():
+                return super().choose(logits, words, draws)
+            self._helper = None
         return self._sampling.choose(logits, words, draws)
 
     def rank(self, logits: Tensor, tokens: Tensor, k: int) -> Ranked:
@@ -143,9 +152,9 @@ class NumbaCpuOps(TorchCpuOps):
 class QuantizedCpuOps(NumbaCpuOps):
     """The same with linear layers of 8 or 4 bits."""
 
-    def __init__(self, settings: CpuSettings) -> None:
+    def __init__(self, settings: CpuSettings, helper: Helper | None = None) -> None:
         self._format = settings.weights
-        super().__init__(settings)
+        super().__init__(settings, helper)
 
     def _set_threads(self) -> None:
         super()._set_threads()
@@ -170,23 +179,18 @@ class CpuExecutor(TorchExecutor):
     _ops: TorchCpuOps
 
     def __init__(self, settings: CpuSettings, helper: Helper | None = None) -> None:
-        """``helper`` is ended with the loading."""
-        super().__init__(_ops(settings))
+        super().__init__(_ops(settings, helper))
         self._helper = helper
 
     def join(self, ranks: Ranks, give_up: Callable[[str], None]) -> None:
-        if ranks.local_rank:  # one is enough for a machine
-            self._end_helper()
+        if ranks.local_rank:  # one helper is enough for a machine
+            self._dismiss_helper()
         super().join(ranks, give_up)
 
     def load(self, spec: ExecutorSpec, progress: Callable[[str, int, int], None]) -> Loaded:
-        try:
-            if self._helper is not None:
-                like = torch.empty(0, dtype=getattr(torch, choose_dtype(spec.dtype, self._ops)))
-                self._helper.tell(element_of(like), head_dim(read_config(Path(spec.checkpoint.folder))))
-            loaded, said = super().load(spec, progress), self._ops.note()
-        finally:
-            self._end_helper()
+        if self._helper is not None:
+            self._helper.tell(self._sizes(spec))
+        loaded, said = super().load(spec, progress), self._ops.note()
         ledger = [
             replace(line, note=f"{line.note}; {said}") if line.name == "weights" else line for line in loaded.ledger
         ]
@@ -194,14 +198,21 @@ class CpuExecutor(TorchExecutor):
 
     def close(self) -> None:
         super().close()
-        self._end_helper()
+        self._dismiss_helper()
 
-    def _end_helper(self) -> None:
+    def _sizes(self, spec: ExecutorSpec) -> Sizes:
+        config = read_config(Path(spec.checkpoint.folder))
+        like = torch.empty(0, dtype=getattr(torch, choose_dtype(spec.dtype, self._ops)))
+        inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+        return Sizes(element_of(like), head_dim(config), config.hidden_size, inner // self._group.size)
+
+    def _dismiss_helper(self) -> None:
         if self._helper is not None:
             self._helper.end()
+        self._helper = None
 
 
-def _ops(settings: CpuSettings) -> TorchCpuOps:
+def _ops(settings: CpuSettings, helper: Helper | None) -> TorchCpuOps:
     if settings.kernels == "torch":
         return TorchCpuOps(settings)
-    return NumbaCpuOps(settings) if settings.weights == "as-stored" else QuantizedCpuOps(settings)
+    return NumbaCpuOps(settings, helper) if settings.weights == "as-stored" else QuantizedCpuOps(settings, helper)

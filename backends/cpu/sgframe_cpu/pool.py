@@ -38,7 +38,6 @@ _ITEM_BITS = 24
 _PATIENCE = 20_000
 """Looks for new work before a thread sleeps: some 100 µs."""
 
-_ENTRY = types.void(types.intp, types.intp)
 _sem_init = ctypes.CDLL(None).sem_init
 _sem_init.argtypes = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 
@@ -63,11 +62,12 @@ class Pool:
         self._single = Table([(0,) * FIELDS], threads)
         self._tables: list[Table] = []
         self._turn = threading.Lock()
-        self._walk = walk().ctypes
-        address = self._controls.ctypes.data
-        _sem_init(address + _SEMAPHORE, 0, 0)
+        self._take_part = take_part().ctypes
+        self._address = self._controls.ctypes.data
+        _sem_init(self._address + _SEMAPHORE, 0, 0)
         for member in range(1, threads):
-            threading.Thread(target=serve().ctypes, args=(address, member), name="compute", daemon=True).start()
+            arguments = self._address, 0, member
+            threading.Thread(target=self._take_part, args=arguments, name="compute", daemon=True).start()
 
     def table(self, launches: Sequence[tuple[int, ...]]) -> Table:
         """A table for ``walk``, kept for good."""
@@ -77,13 +77,13 @@ class Pool:
     def walk(self, table: Table) -> None:
         """Run all of ``table``; what its launches wrote is there when this returns."""
         with self._turn:
-            self._walk(self._controls.ctypes.data, table.address)
+            self._take_part(self._address, table.address, 0)
 
     def run(self, launch: tuple[int, ...]) -> None:
         """Run one launch."""
         with self._turn:
             self._single.launches[0] = launch
-            self._walk(self._controls.ctypes.data, self._single.address)
+            self._take_part(self._address, self._single.address, 0)
 
 
 @cache
@@ -93,18 +93,36 @@ def pool(threads: int) -> Pool:
 
 
 @cache
-def walk() -> Any:
-    """Compiled: the first thread walks the table at an address, by the controls at another."""
-    return compiled(cfunc, _ENTRY)(_walk)
+def take_part() -> Any:
+    """``_take_part``, compiled."""
+    return compiled(cfunc, types.void(types.intp, types.intp, types.intp))(_take_part)
 
 
-@cache
-def serve() -> Any:
-    """Compiled: what the other threads do, for ever, by the controls at an address; and which of them it is."""
-    return compiled(cfunc, _ENTRY)(_serve)
+def _take_part(controls: Any, table: Any, member: Any) -> None:
+    """What a thread does: the first walks ``table``; the others, which have none, join each walk, for ever."""
+    if member == 0:
+        _begin_walk(controls, table)
+    seen = looks = 0
+    while True:
+        epoch = read(controls + _EPOCH)
+        if epoch != seen:
+            _work(controls, epoch, member)
+            if member == 0:
+                return
+            seen, looks = epoch, 0
+        elif looks < _PATIENCE:
+            looks += 1
+            pause(looks)
+        else:
+            add_up(controls + _ASLEEP, 1)
+            if read(controls + _EPOCH) == seen:
+                sem_wait(controls + _SEMAPHORE)
+            add_up(controls + _ASLEEP, -1)
+            looks = 0
 
 
-def _walk(controls: Any, table: Any) -> None:
+@inlined
+def _begin_walk(controls: Any, table: Any) -> None:
     epoch, threads = read(controls + _EPOCH) + 1, read(controls + _THREADS)
     launches, counters, count = integer(table, 0), integer(table, 1), integer(table, 2)
     for index in range(count):
@@ -119,26 +137,6 @@ def _walk(controls: Any, table: Any) -> None:
     write(controls + _EPOCH, epoch)
     for _ in range(read(controls + _ASLEEP)):
         sem_post(controls + _SEMAPHORE)
-    _work(controls, epoch, 0)
-
-
-def _serve(controls: Any, member: Any) -> None:
-    """What the other threads do, for ever."""
-    seen = looks = 0
-    while True:
-        epoch = read(controls + _EPOCH)
-        if epoch != seen:
-            _work(controls, epoch, member)
-            seen, looks = epoch, 0
-        elif looks < _PATIENCE:
-            looks += 1
-            pause(looks)
-        else:
-            add_up(controls + _ASLEEP, 1)
-            if read(controls + _EPOCH) == seen:
-                sem_wait(controls + _SEMAPHORE)
-            add_up(controls + _ASLEEP, -1)
-            looks = 0
 
 
 @inlined

@@ -4,6 +4,7 @@ it to go by that alone, it would give old code for new where something imported 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import re
 from collections.abc import Callable
@@ -39,7 +40,8 @@ def compiled(decorator: Callable[..., Any], *signature: Any, **options: Any) -> 
         if (cached := _cache_of(function)) is None:
             return decorator(*signature, **options)(function)
         with Path(cached.cache_path, f"{function.__qualname__}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, be it by death
+            with contextlib.suppress(OSError):  # a file system that knows no locks: then each compiles
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, be it by death
             return decorator(*signature, cache=True, **options)(function)
 
     return compile_it
