@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from pydantic import NonNegativeInt
+from pydantic import Field, NonNegativeInt
 
 from sgframe import PluginSettings, Provider, hookimpl
 
 
 class HashChainSettings(PluginSettings):
-    """``block``: tokens in a block, a whole number of pages; 0: one page. Only whole blocks are shared, and each costs the
-    same time whatever its length.
+    """The table ``[plugin.hash-chain]``."""
 
-    ``ghost_tokens``: how many evicted tokens are remembered (not their KV), to tell a miss that was evicted from one that
-    was never seen. At the bound the oldest are forgotten and count as never seen.
-    """
-
-    block: NonNegativeInt = 0
-    ghost_tokens: NonNegativeInt = 2**20
+    block: NonNegativeInt = Field(
+        default=0,
+        description="Tokens in a block, a whole number of pages; 0 is one page. Only whole blocks are shared, and each "
+        "costs the same time whatever its length",
+    )
+    ghost_tokens: NonNegativeInt = Field(
+        default=2**20,
+        description="How many evicted tokens are remembered (not their KV), to tell a miss that was evicted from one that "
+        "was never seen; the oldest are forgotten first",
+    )
 
 
 @hookimpl

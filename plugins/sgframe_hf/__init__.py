@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from sgframe import PluginSettings, Provider, hookimpl
 
 
 class HfSettings(PluginSettings):
-    """``cache_folder``: where fetched and converted models are kept; empty means ``sgframe`` in the user's cache folder.
-    ``offline``: never fetch, only use what is there. ``revision``: branch, tag or commit of hub ids; empty means the
-    default branch."""
+    """The table ``[plugin.hf]``."""
 
-    cache_folder: str = ""
-    offline: bool = False
-    revision: str = ""
+    cache_folder: str = Field(
+        default="",
+        description="Where fetched and converted models are kept; empty means sgframe in the user's cache folder",
+    )
+    offline: bool = Field(default=False, description="Never fetch, only use what is there")
+    revision: str = Field(default="", description="Branch, tag or commit of hub ids; empty means the default branch")
 
 
 @hookimpl

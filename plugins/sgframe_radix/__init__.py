@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from pydantic import NonNegativeInt, field_validator
+from pydantic import Field, NonNegativeInt, field_validator
 
 from sgframe import PluginSettings, Provider, hookimpl
 
@@ -23,14 +23,17 @@ STRATEGIES: Mapping[str, str] = {
 
 
 class RadixSettings(PluginSettings):
-    """``eviction``: which strategy names the next leaf to forget, or ``module:Class`` of your own.
+    """The table ``[plugin.radix]``."""
 
-    ``ghost_tokens``: how many evicted tokens are remembered (not their KV), to tell a miss that was evicted from one
-    that was never seen, and to let strategies learn. Each takes four bytes. At the bound the oldest are forgotten and
-    count as never seen."""
-
-    eviction: str = "lru"
-    ghost_tokens: NonNegativeInt = 2**22
+    eviction: str = Field(
+        default="lru",
+        description=f"Which strategy names the next leaf to forget: {', '.join(STRATEGIES)}, or module:Class of your own",
+    )
+    ghost_tokens: NonNegativeInt = Field(
+        default=2**22,
+        description="How many evicted tokens are remembered (not their KV; four bytes each), to tell a miss that was "
+        "evicted from one that was never seen, and to let strategies learn; the oldest are forgotten first",
+    )
 
     @field_validator("eviction")
     @classmethod

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from sgframe import PluginSettings, Provider, hookimpl
 
 
 class ZmqSettings(PluginSettings):
-    """``ipc``: unix sockets in the engine's private folder. ``tcp``: 127.0.0.1, which every local user can reach."""
+    """The table ``[plugin.zmq]``."""
 
-    scheme: Literal["ipc", "tcp"] = "ipc"
+    scheme: Literal["ipc", "tcp"] = Field(
+        default="ipc",
+        description="ipc: unix sockets in the engine's private folder; tcp: 127.0.0.1, which every local user can reach",
+    )
 
 
 @hookimpl

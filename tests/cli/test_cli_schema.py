@@ -58,7 +58,11 @@ def test_every_setting_is_described(schema: Any) -> None:
         "title": "Port",
         "type": "integer",
     }
-    assert [name for name, setting in schema["properties"].items() if not setting.get("description")] == []
+    plugin = schema["properties"]["plugin"]["properties"]
+    tables = {"": schema} | {f"plugin.{name}.": table for name, table in plugin.items()}
+    settings = {prefix + name: about for prefix, table in tables.items() for name, about in table["properties"].items()}
+    assert "plugin.radix.eviction" in settings
+    assert [name for name, about in settings.items() if not about.get("description")] == []
 
 
 def test_each_installed_part_has_its_table_with_descriptions_by_field_or_by_docstring(schema: Any) -> None:
