@@ -75,9 +75,13 @@ class LazyGroup(click.Group):
             from sgframe.assembly.assemble import configure  # noqa: PLC0415 - slow, and not needed by --help
 
             try:
-                configure(environ=os.environ).plugins.add_commands(self)
+                plugins = configure(environ=os.environ).plugins
+                plugins.add_commands(self)
             except SgframeError as error:
                 raise failure(error) from error
+            if plugins.broken and name not in self.commands:
+                failures = "\n".join(map(str, plugins.broken))
+                raise click.UsageError(f"No such command '{name}'; a plugin that failed may have it:\n{failures}", ctx)
         return super().get_command(ctx, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

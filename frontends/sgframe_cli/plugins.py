@@ -75,7 +75,9 @@ def _rows(look: _Look, command_line: CommandLine, explain: bool) -> list[dict[st
     ]
     nothing = {"seam": "", "name": "", "summary": "", "chosen": False}
     for broken in look.plugins.broken:
-        rows.append(nothing | _origin(broken.plugin) | {"state": "broken", "reason": broken.reason})
+        rows.append(
+            nothing | _origin(broken.plugin) | {"state": "broken", "reason": f"{broken.reason}; {broken.remedy}"}
+        )
     for plugin in look.plugins.blocked:
         rows.append(nothing | _origin(plugin) | {"state": "blocked", "reason": ""})
     return [row | told for row, told in zip(rows, _told(look, command_line), strict=True)] if explain else rows

@@ -362,7 +362,7 @@ def test_a_plugin_that_does_not_load_is_a_warning(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(assembly, "installed", lambda: known)
     worm = found()["plugin 'worm' (worm 1)"]
     assert worm["state"] == "warning"
-    assert worm["remedy"] == "mend it, update it, or leave it out (--plugin no:worm)"
+    assert worm["remedy"] == "upgrade or uninstall worm, or leave it out by --plugin no:worm"
 
 
 def test_it_asks_of_the_environment_nothing_that_a_server_would_refuse() -> None:

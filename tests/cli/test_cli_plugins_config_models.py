@@ -96,8 +96,21 @@ def test_plugins_tells_where_each_part_comes_from_and_what_is_chosen() -> None:
 def test_plugins_lists_the_broken_and_the_blocked() -> None:
     rows = listed("--plugin", "no:shelf")
     assert find(rows, plugin="worm")["state"] == "broken"
-    assert find(rows, plugin="worm")["reason"] == "its entry point names the module no_such_module, which is not there"
+    assert find(rows, plugin="worm")["reason"] == (
+        "its entry point names the module no_such_module, which is not there; "
+        "upgrade or uninstall sgframe-worm, or leave it out by --plugin no:worm"
+    )
     assert find(rows, plugin="shelf") == find(rows, state="blocked")
+
+
+def test_an_unknown_subcommand_may_be_that_of_a_plugin_which_failed() -> None:
+    result = run("wriggle")
+    assert result.exit_code == 2
+    assert result.stderr.endswith(
+        "Error: No such command 'wriggle'; a plugin that failed may have it:\n"
+        "plugin 'worm' (sgframe-worm 0.1) failed: its entry point names the module no_such_module, which is not there; "
+        "upgrade or uninstall sgframe-worm, or leave it out by --plugin no:worm\n"
+    )
 
 
 def test_plugins_says_why_a_backend_cannot_run_here() -> None:

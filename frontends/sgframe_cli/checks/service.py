@@ -27,8 +27,8 @@ T = TypeVar("T")
 def look_at_plugins(plugins: Plugins) -> Iterator[Finding]:
     """Those that could not be loaded; they fail a start only if something of theirs is chosen."""
     for broken in plugins.broken:
-        remedy = f"mend it, update it, or leave it out (--plugin no:{broken.plugin.name})"
-        yield Finding("packages", str(broken.plugin), f"failed to load: {broken.reason}", State.WARNING, remedy)
+        found = f"failed to load: {broken.reason}"
+        yield Finding("packages", str(broken.plugin), found, State.WARNING, broken.remedy)
     yield Finding("packages", "plugins", f"{len(plugins.loaded)} loaded, {len(plugins.blocked)} blocked")
 
 
