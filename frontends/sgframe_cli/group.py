@@ -5,6 +5,7 @@ Imports neither the plugin system nor a frontend nor anything heavy; a subcomman
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from importlib import import_module
@@ -44,6 +45,10 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
 NO_PYDANTIC_PLUGINS = ("PYDANTIC_DISABLE_PLUGINS", "__all__")
 """Else pydantic looks through all that is installed for plugins of its own, which takes time, and one distribution that is
 damaged, of whomever, ends every command with a traceback."""
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A disk, a quota or a limit of file sizes is exhausted."""
 
 
 class UserError(click.ClickException):
@@ -94,6 +99,11 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except SgframeError as error:
             raise failure(error) from error
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            where = error.filename or "the output"
+            raise click.ClickException(f"{where} cannot be written: {error.strerror}; make room for it") from error
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -40,7 +40,7 @@ def asked_for(command_line: CommandLine, key: str) -> list[tuple[Any, str]]:
 def located(origin: str, key: str) -> str:
     """``origin``, and if it is a file the line on which the setting ``key`` stands in it, or the table that holds it."""
     file, path = Path(origin), tuple(key.split("."))
-    if not file.is_file():
+    if not (file.suffix and file.is_file()):  # a config file has a suffix; a file may be called 'default', too
         return origin
     lines = _lines(file.read_text(encoding="utf-8-sig"), file.suffix.lower() == ".toml")
     line = next((lines[path[:length]] for length in range(len(path), 0, -1) if path[:length] in lines), None)

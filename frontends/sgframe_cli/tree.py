@@ -47,7 +47,7 @@ def fetch(url: str, api_key: str | None, limit: int) -> CachedTree:
     headers = {} if api_key is None else {b"Authorization": b"Bearer " + api_key.encode()}
     try:
         answer = httpx.get(f"{url}/debug/tree", params={"limit": limit}, headers=headers, timeout=TIMEOUT)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # the last for what is no host's name: a..b
         raise SgframeError(
             f"no server answers at {url} ({error}); start one by sgframe serve --debug-tree lengths, or name it by --url"
         ) from None

@@ -14,8 +14,9 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except socket.gaierror as error:
-        raise ConfigError(f"host {host!r} cannot be resolved: {error.strerror}; choose another with --host") from None
+    except (socket.gaierror, UnicodeError) as error:  # the latter for what is no name: a..b
+        why = error.strerror if isinstance(error, socket.gaierror) else error
+        raise ConfigError(f"host {host!r} cannot be resolved: {why}; choose another with --host") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -37,7 +37,7 @@ _POLL_SECONDS = 0.2
 def cache_root(setting: str) -> Path:
     """``setting`` if given, else ``sgframe`` in ``$XDG_CACHE_HOME`` or ``~/.cache`` (XDG Base Directory Specification)."""
     if setting:
-        return Path(setting).expanduser().absolute()
+        return Path(os.path.expanduser(setting)).absolute()
     home = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(home) if os.path.isabs(home) else Path.home() / ".cache") / "sgframe"
 

@@ -8,6 +8,7 @@ needs them runs in a child process.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,7 +75,7 @@ class HfSource(ModelSource):
     def _folder(self, name: str, progress: Progress) -> Path:
         if (model := BUNDLED.get(name)) is not None:
             return self._bundled(model, progress)
-        path = Path(name).expanduser()
+        path = Path(os.path.expanduser(name))  # a user who is not there is no error but a name
         if path.is_dir():
             return path.absolute()
         if path.is_file():

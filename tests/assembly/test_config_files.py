@@ -82,8 +82,20 @@ def test_a_file_that_holds_no_settings_is_named(tmp_path: Path, name: str, text:
         ("plugin: &all\n  lpm: *all\n", "1: contains itself"),
         ("port: *port\n", "1: found undefined alias 'port'"),
         ("host: x\nport: \x00", "2: holds the character 0x0000: is this a text?"),
-        ("model: 2026-99-99\n", " month must be in 1..12"),
-        ("port: !!int many\n", " invalid literal for int() with base 10: 'many'"),
+        ("model: 2026-99-99\n", "1: month must be in 1..12"),
+        ("host: x\nport: !!int many\n", "2: invalid literal for int() with base 10: 'many'"),
+        ("overlap: !!bool maybe\n", "1: 'maybe' is no bool, as its tag says"),
+        ("model: !!timestamp today\n", "1: 'today' is no timestamp, as its tag says"),
+        ("port: 1e3\n", "1: '1e3' is 1000 to some readers of YAML only: write 1000, or '1e3' in quotes"),
+        ("model: 0.5E1\n", "1: '0.5E1' is 5 to some readers of YAML only: write 5, or '0.5E1' in quotes"),
+        ("api_key: 0899\n", "1: '0899' is 899 to some readers of YAML only: write 899, or '0899' in quotes"),
+        ("port: 0o17\n", "1: '0o17' is 15 to some readers of YAML only: write 15, or '0o17' in quotes"),
+        ("port: 8_000\n", "1: '8_000' is 8000 to some readers of YAML only: write 8000, or '8_000' in quotes"),
+        ("port: 0b11\n", "1: '0b11' is 3 to some readers of YAML only: write 3, or '0b11' in quotes"),
+        (
+            "plugin:\n  a: {<<: [{b: 1}, {b: 2}]}\n",
+            "2: 'b' is in more than one of the tables that are merged: drop all but one",
+        ),
     ],
 )
 def test_a_trap_of_yaml_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
@@ -106,6 +118,18 @@ def test_what_yaml_readers_agree_on_is_taken(tmp_path: Path) -> None:
     settings = read_settings(None, file).settings
     assert (settings.policy, settings.overlap, settings.port, settings.step_timeout) == ("no", False, 0, 2.5)
     assert settings.plugin == {"a": {"b": 1}, "c": {"b": 1, "d": 2}}
+
+
+def test_a_table_that_overrides_what_it_merges_can_be_merged_itself(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        "shadow: {plugin: {a: &a {one: 1}, c: &c {<<: *a, one: 2}}}\n"
+        "plugin: {c: {<<: *c}, d: {<<: [*a, {two: 3}], one: 4}}\n"
+    )
+    settings = read_settings(None, file).settings
+    assert settings.plugin == {"c": {"one": 2}, "d": {"one": 4, "two": 3}}
+    assert settings.shadow is not None
+    assert settings.shadow.plugin == {"a": {"one": 1}, "c": {"one": 2}}
 
 
 @pytest.mark.parametrize("alias", ["[{}]", "{{<<: [{}]}}"], ids=["lists", "merges"])
@@ -172,7 +196,7 @@ def test_an_enormous_file_is_not_read(tmp_path: Path, suffix: str) -> None:
 def test_a_number_that_is_too_long_is_refused(tmp_path: Path, suffix: str, text: str) -> None:
     file = tmp_path / f"a.{suffix}"
     file.write_text(text.format("9" * 5000))
-    assert refused(file).startswith(f"{file}: Exceeds the limit")
+    assert refused(file).startswith((f"{file}: Exceeds the limit", f"{file}:1: Exceeds the limit"))
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,44 @@ def test_memory_sizes(text: object, size: int) -> None:
     assert read_settings({"kv_memory": text}).settings.kv_bytes == size
 
 
+@pytest.mark.parametrize("key", ["max_running", "kv_slots", "context_length", "compile_processes"])
+def test_a_number_that_no_machine_can_count_to_is_refused(key: str) -> None:
+    assert read_settings({key: "2147483647", "max_step_tokens": "2147483647"}).settings.max_step_tokens == 2**31 - 1
+    message = f"{key}: must be at most 2147483647, found 2147483648 (command line --{key.replace('_', '-')})"
+    assert refused({key: "2147483648", "max_step_tokens": "2147483647"}) == message
+
+
+@pytest.mark.parametrize("key", ["kv_memory", "compile_memory", "journal_limit"])
+def test_a_size_that_no_message_can_carry_is_refused(key: str) -> None:
+    assert refused({key: "8EiB"}).startswith(f"{key}: is more memory than there is: write a size such as '2GiB'")
+
+
+@pytest.mark.parametrize("key", ["model", "host", "journal"])
+def test_a_text_that_no_path_can_hold_is_refused(tmp_path: Path, key: str) -> None:
+    file = write(tmp_path, f'{key} = "a\\u0000b"')
+    message = f"{key}: holds the character 0, which no name or path has, found 'a\\x00b' ({file})"
+    assert refused(file=file) == message
+
+
+@pytest.mark.parametrize("host", ["0..0.0.0", f"{'a' * 64}.example.com"])
+def test_a_name_that_no_machine_can_have_is_refused(host: str) -> None:
+    message = f"host: is no address and no name that a machine can have, found '{host}' (command line --host)"
+    assert refused({"host": host}) == message
+    several = {"tp_size": 2, "nnodes": 2, "dist_addr": f"{host}:29500"}
+    assert refused(several).startswith(f"dist_addr is '{host}:29500': write host:port")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::1", "fe80::1%lo", "node-0.example.com", "rechner-ö"])
+def test_addresses_and_names_of_machines_are_taken(host: str) -> None:
+    assert read_settings({"host": host}).settings.host == host
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "9" * 5000], ids=["nested", "long"])
+def test_a_parts_setting_that_cannot_be_read_as_toml_is_text(text: str) -> None:
+    settings = read_settings(environ={"SGFRAME_PLUGIN__X__NUMBER": text}).settings
+    assert settings.plugin == {"x": {"number": text}}
+
+
 @pytest.mark.parametrize("value", ["lots", "2 XB", "-1", "0", "", True, 1.5, None])
 def test_a_wrong_memory_size_says_what_is_right(tmp_path: Path, value: object) -> None:
     with pytest.raises(ValueError, match="kv_memory") as caught:

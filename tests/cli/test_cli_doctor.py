@@ -278,6 +278,17 @@ def test_the_folder_that_the_sources_settings_name_is_looked_at(tmp_path: Path) 
     assert findings["models"]["found"].startswith(f"{tmp_path}/models, ")
 
 
+def test_a_folder_that_the_sources_settings_name_has_its_remedy_there(nowhere: None, tmp_path: Path) -> None:
+    remedy = found("--source", "hf", "--set", f"hf.cache_folder={tmp_path}")["models"]["remedy"]
+    assert remedy == "set hf.cache_folder to a folder that can be written to"
+
+
+def test_the_home_of_a_user_who_is_not_there_is_taken_as_it_stands(tmp_path: Path) -> None:
+    findings = found("--source", "hf", "--set", "hf.cache_folder='~nobody_here/models'", HF_HOME="~nobody_here/hub")
+    assert findings["models"]["found"].startswith("~nobody_here/models, ")
+    assert findings["models of the hub"]["found"].startswith("~nobody_here/hub/hub, ")
+
+
 # ------------------------------------------------------------------------------------------ the model
 
 
@@ -285,6 +296,14 @@ def test_a_model_that_is_nowhere_is_a_fault(tmp_path: Path) -> None:
     subject, text, _ = only_fault("--source", "hf", "--model", tmp_path / "nope")
     assert subject == str(tmp_path / "nope")
     assert "no folder or .gguf file at" in text
+
+
+def test_a_file_that_is_no_model_is_a_fault(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("buy milk")
+    subject, text, _ = only_fault("--source", "hf", "--model", file)
+    assert subject == str(file)
+    assert text.startswith(f"{file} is a file but no GGUF")
 
 
 def test_a_model_to_fetch_is_a_note() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -153,6 +154,26 @@ def test_show_prints_each_value_with_its_origin(tmp_path: Path) -> None:
     assert rows["model"] == ['"smollm2-135m"', "default"]
     assert rows["plugin.shelf.rounds"] == ["4", f"{file}:3"]
     assert rows["plugin.lpm.max_overtaken"] == ["16384", "default"]
+
+
+def test_show_takes_no_file_that_is_called_like_an_origin_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "default").write_bytes(b"model: \xff")
+    monkeypatch.chdir(tmp_path)
+    result = run("config", "show")
+    assert result.exit_code == 0
+    assert "default:" not in result.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk here that is always full")
+def test_output_that_finds_no_room_ends_with_the_reason_and_no_traceback() -> None:
+    command = [sys.executable, "-m", "sgframe", "config", "show"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: the output cannot be written: No space left on device; make room for it\n")
+    assert "Traceback" not in done.stderr
 
 
 def test_show_tells_what_runs_in_shadow_and_where_that_comes_from(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_no_server_is_said_to_be_there() -> None:
     assert "start one by sgframe serve" in run.stderr
 
 
-@pytest.mark.parametrize("url", ["localhost:30000", "ftp://localhost", "http://[", ""])
+@pytest.mark.parametrize("url", ["localhost:30000", "ftp://localhost", "http://[", "http://a..b", ""])
 def test_what_is_no_address_is_refused(url: str) -> None:
     run = sgframe_tree("--url", url)
     assert run.exit_code == 1

@@ -282,6 +282,8 @@ async def test_metrics_show_the_scheduler_and_what_clients_saw(client: Any, engi
         'sgframe_constraints_total{outcome="remembered"} 2.0',
         "sgframe_compile_seconds_total 0.5",
         "sgframe_constraints_pending 0.0",
+        'sgframe_replicas{state="serving"} 3.0',
+        'sgframe_replicas{state="lost"} 1.0',
         'sgframe_outputs_total{finish_reason="length"} 5.0',
         "sgframe_time_to_first_token_seconds_count 5.0",
         "sgframe_inter_token_latency_seconds_count 15.0",
@@ -313,9 +315,10 @@ async def test_a_port_that_was_taken_meanwhile_is_named(make_engine: Any) -> Non
         await HttpServer(make_engine(), listener).start()
 
 
-async def test_an_unknown_host_is_named(make_engine: Any) -> None:
-    with pytest.raises(ConfigError, match=r"host 'no\.such\.host\.invalid' cannot be resolved"):
-        HttpServer(make_engine(host="no.such.host.invalid"))
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a..b"])
+async def test_an_unknown_host_is_named(host: str) -> None:
+    with pytest.raises(ConfigError, match=f"host '{host}' cannot be resolved: .*; choose another with --host"):
+        bind(host, 0)
 
 
 async def test_a_stop_lets_open_answers_finish(engine: Any, script: Any) -> None:

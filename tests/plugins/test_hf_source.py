@@ -116,9 +116,10 @@ def test_a_misspelt_name_is_answered_with_the_nearest(source: HfSource) -> None:
         source.resolve("smolm2-135m", quiet)
 
 
-def test_a_path_that_is_not_there_is_not_looked_up_on_the_hub(source: HfSource) -> None:
+@pytest.mark.parametrize("name", ["models/none.gguf", "~nobody_here/model"])
+def test_a_path_that_is_not_there_is_not_looked_up_on_the_hub(source: HfSource, name: str) -> None:
     with pytest.raises(ModelError, match=r"no folder or \.gguf file at"):
-        source.resolve("models/none.gguf", quiet)
+        source.resolve(name, quiet)
 
 
 def test_offline_nothing_is_fetched(source: HfSource) -> None:

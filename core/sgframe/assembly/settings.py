@@ -34,6 +34,10 @@ CONFIG_VARIABLE = "SGFRAME_CONFIG"
 _BYTES = TypeAdapter(ByteSize)
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/\s]+):(?P<port>[0-9]{1,5})")
 LEAST_COMPILE_BYTES = 256 * 2**20
+MOST_COUNT = 2**31 - 1
+"""Of whatever is counted: rows, slots and tokens are numbered in 32 bits."""
+MOST_SIZE = 2**63 - 1
+"""Bytes, which messages carry in 64 bits."""
 
 
 class ShadowSettings(BaseModel):
@@ -125,6 +129,22 @@ class Settings(BaseModel):
     shadow: ShadowSettings | None = Field(None, description="A second policy and cache, run in shadow and measured")
     plugin: dict[str, dict[str, Any]] = Field({}, description="The parts' own settings, a table for each part")
 
+    @field_validator("*")
+    @classmethod
+    def _check_extremes(cls, value: Any) -> Any:
+        if isinstance(value, int) and value > MOST_COUNT:
+            raise ValueError(f"must be at most {MOST_COUNT}")
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("holds the character 0, which no name or path has")
+        return value
+
+    @field_validator("host")
+    @classmethod
+    def _check_host(cls, value: str) -> str:
+        if not _is_name(value):
+            raise ValueError("is no address and no name that a machine can have")
+        return value
+
     @field_validator("kv_memory", mode="before")
     @classmethod
     def _check_kv_memory(cls, value: Any) -> Any:
@@ -171,7 +191,7 @@ class Settings(BaseModel):
                 "machine 0, a single one needs none"
             )
         address = _ADDRESS.fullmatch(self.dist_addr or "")
-        if self.dist_addr is not None and (address is None or not 0 < int(address["port"]) < 2**16):
+        if self.dist_addr is not None and not (address and 0 < int(address["port"]) < 2**16 and _is_name(address[1])):
             raise ValueError(
                 f"dist_addr is {self.dist_addr!r}: write host:port, such as 192.0.2.7:29500 or [2001:db8::7]:29500"
             )
@@ -214,6 +234,15 @@ class Settings(BaseModel):
         return int(_BYTES.validate_python(self.journal_limit))
 
 
+def _is_name(host: str) -> bool:
+    """Whether the system's resolver can be asked for ``host``: it is an address, or no label of it is empty or too long."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 def _size(value: Any, *, or_else: str = "", if_nothing: str = "") -> str:
     """``value`` as text, if it is a size in bytes."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
@@ -224,6 +253,8 @@ def _size(value: Any, *, or_else: str = "", if_nothing: str = "") -> str:
         raise ValueError(f"must be {or_else}a size such as '2GiB' or '500MB', or a number of bytes") from None
     if size <= 0:
         raise ValueError(f"must be more than nothing{if_nothing}")
+    if size > MOST_SIZE:
+        raise ValueError("is more memory than there is: write a size such as '2GiB'")
     return str(value)
 
 

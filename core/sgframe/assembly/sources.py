@@ -88,7 +88,7 @@ def scalar(text: str) -> Any:
     """The TOML value that ``text`` spells (``true``, ``2``, ``0.5``, ``"2"``, ``[1, 2]``), or the text itself."""
     try:
         document = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, or a number or a nesting that is too long to be read
         return text
     return document["value"] if len(document) == 1 else text
 

@@ -1,13 +1,13 @@
 """YAML for config files: what different readers of YAML take for different values is refused, with its line.
 
-YAML 1.1, by which most people's files are read, takes ``no`` for false, ``1:30`` for 90 and ``010`` for 8; YAML 1.2 does not
-(https://yaml.org/spec/1.2.2/#10.3, core schema). Knows nothing of settings.
+YAML 1.1, by which most people's files are read, takes ``no`` for false, ``1:30`` for 90, ``010`` for 8 and ``1e3`` for text;
+YAML 1.2 does not (https://yaml.org/spec/1.2.2/#10.3, core schema). Knows nothing of settings.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections import Counter
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -18,8 +18,11 @@ from sgframe.assembly.text_fault import TextFault
 MOST_VALUES = 10_000
 """Values in a file, each alias counted as all that it stands for."""
 
-_NAMES = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
-_ODD_NUMBER = re.compile(r".*:.*|[-+]?0[0-7_]+")
+_MERGE = "tag:yaml.org,2002:merge"
+_NAMES = ("tag:yaml.org,2002:str", _MERGE)
+_ODD_NUMBER = re.compile(r".*[:_].*|[-+]?0[0-7]+|[-+]?0b.*|[-+]0x.*")
+_NEW_NUMBER = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+"""A number by the core schema of YAML 1.2, where YAML 1.1 may see text."""
 _ADVICE = {
     "but found another document": "holds more than one document: drop what follows '---'",
     "found character '\\t' that cannot start any token": "is indented by a tab: use spaces",
@@ -45,17 +48,19 @@ def read_yaml(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML that refuses a name given twice, a name that is no text, and values that not everybody reads alike."""
+    """Safe YAML that refuses values that do not fit their tag, and values that not everybody reads alike."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.tag not in _NAMES:
-                raise _fault(key, f"names are text, and {_shown(key)} is not: put it in quotes")
-            if key.value in seen:
-                raise _fault(key, f"'{key.value}' is given twice")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:  # such as a date that is in no calendar
+            raise _fault(node, str(error)) from None
+        except (KeyError, AttributeError):  # the library looks up what the tag promises and does not find it
+            raise _fault(node, f"{_shown(node)} is no {node.tag.rpartition(':')[2]}, as its tag says") from None
+
+    def construct_text(self, node: yaml.ScalarNode) -> str:
+        text = str(self.construct_yaml_str(node))
+        return text if node.style or not _NEW_NUMBER.fullmatch(text) else _refuse(node, _new_number(text))
 
     def construct_bool(self, node: yaml.ScalarNode) -> bool:
         value = bool(self.construct_yaml_bool(node))
@@ -67,9 +72,17 @@ class _Loader(yaml.SafeLoader):
         return _refuse(node, value) if _ODD_NUMBER.fullmatch(node.value) else value
 
 
+_Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_text)
 _Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.construct_bool)
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_number)
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_number)
+
+
+def _new_number(text: str) -> int | float:
+    if text.startswith("0o"):
+        return int(text, 8)
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def _refuse(node: yaml.ScalarNode, value: object) -> NoReturn:
@@ -79,18 +92,39 @@ def _refuse(node: yaml.ScalarNode, value: object) -> NoReturn:
 
 
 def _count(node: yaml.Node, counted: dict[yaml.Node, int]) -> int:
-    """How many values ``node`` stands for. Raises when they are too many, or when it contains itself."""
+    """How many values ``node`` stands for. Raises for too many, for what contains itself, and for unfit names in it."""
     if node in counted:
         if not counted[node]:
             raise _fault(node, "contains itself")
         return counted[node]
     counted[node] = 0
+    if isinstance(node, yaml.MappingNode):
+        _check_names(node)
     parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
     below = 0 if isinstance(node, yaml.ScalarNode) else sum(_count(part, counted) for part in parts)
     counted[node] = 1 + below
     if counted[node] > MOST_VALUES:
         raise _fault(node, f"stands for more than {MOST_VALUES} values, aliases counted: is this a config file?")
     return counted[node]
+
+
+def _check_names(table: yaml.MappingNode) -> None:
+    """Raises for a name that is no text or is given twice, in the table itself or by the tables that it merges.
+
+    Which one of several merged tables wins is up to the reader, too.
+    """
+    seen: set[str] = set()
+    for key, value in table.value:
+        if key.tag not in _NAMES:
+            raise _fault(key, f"names are text, and {_shown(key)} is not: put it in quotes")
+        if key.value in seen:
+            raise _fault(key, f"'{key.value}' is given twice")
+        seen.add(key.value)
+        if key.tag == _MERGE and isinstance(value, yaml.SequenceNode):
+            merged = [part for part in dict.fromkeys(value.value) if isinstance(part, yaml.MappingNode)]
+            names = Counter(name.value for part in merged for name, _ in part.value)
+            if twice := [name for name, times in names.items() if times > 1]:
+                raise _fault(key, f"'{twice[0]}' is in more than one of the tables that are merged: drop all but one")
 
 
 def _shown(node: yaml.Node) -> str:

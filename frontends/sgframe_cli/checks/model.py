@@ -15,7 +15,7 @@ from sgframe.assembly.settings import Settings
 from sgframe.errors import ConfigError
 from sgframe.interfaces.source import CatalogueEntry, Checkpoint, ModelSource
 from sgframe_cli.checks.finding import Finding, State, sized
-from sgframe_cli.checks.places import free_at, model_folder
+from sgframe_cli.checks.places import free_at, home_expanded, model_folder, way_to_name_another
 
 CONVERSION = 6
 """A converted model takes up to so many times its quantized file: 4 bits become 16, beside the file itself."""
@@ -27,15 +27,26 @@ def look_at_model(settings: Settings, choices: Choices) -> Iterator[Finding]:
     """One finding on the model, and for one that is here one on the memory that it takes."""
     source: ModelSource = choices[Seam.SOURCE].build()
     entry = next((entry for entry in source.catalogue() if entry.name == settings.model), None)
-    file = Path(settings.model).expanduser()
+    file = home_expanded(settings.model)
     if entry is not None and not entry.cached:
         yield _to_fetch(entry, choices)
-    elif entry is None and file.is_file():
+    elif entry is None and _is_gguf(file):
         yield Finding(
             "model", settings.model, f"a file of {sized(file.stat().st_size)}, converted when it is first served"
         )
     else:
         yield from _at_hand(settings, choices)
+
+
+def _is_gguf(file: Path) -> bool:
+    """By its first bytes: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md"""
+    if not file.is_file():
+        return False
+    try:
+        with file.open("rb") as stream:
+            return stream.read(4) == b"GGUF"
+    except OSError:
+        return False
 
 
 def _to_fetch(entry: CatalogueEntry, choices: Choices) -> Finding:
@@ -48,7 +59,7 @@ def _to_fetch(entry: CatalogueEntry, choices: Choices) -> Finding:
     folder = model_folder(choices)
     needed = entry.download_bytes * CONVERSION
     if free_at(folder) < needed:
-        remedy = "free some space, or set XDG_CACHE_HOME to a folder on a larger disk"
+        remedy = f"free some space, or {way_to_name_another(choices)} to a folder on a larger disk"
         short = (
             f"{found}, and {sized(needed)} of disk for it may be needed; {sized(free_at(folder))} are free in {folder}"
         )

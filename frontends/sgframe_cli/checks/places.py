@@ -17,7 +17,7 @@ from sgframe_cli.checks.finding import Finding, State, sized
 
 def look_at_places(choices: Choices, plugins: Plugins) -> Iterator[Finding]:
     """Where models are kept, and where compiled kernels are."""
-    yield _kept("models", model_folder(choices), "set the environment variable XDG_CACHE_HOME")
+    yield _kept("models", model_folder(choices), way_to_name_another(choices))
     if "huggingface_hub" in _required(choices, plugins, Seam.SOURCE):
         yield _kept("models of the hub", _hub_folder(), "set the environment variable HF_HOME")
     if "numba" in _required(choices, plugins, Seam.BACKEND):
@@ -32,8 +32,23 @@ def _required(choices: Choices, plugins: Plugins, seam: Seam) -> set[str]:
 
 def model_folder(choices: Choices) -> Path:
     """The source's own folder if its settings name one (``cache_folder``), else the user's cache folder (XDG)."""
-    named = getattr(choices[Seam.SOURCE].validated(), "cache_folder", "")
-    return Path(named).expanduser() if named else _cache_home()
+    named = _named_folder(choices)
+    return home_expanded(named) if named else _cache_home()
+
+
+def way_to_name_another(choices: Choices) -> str:
+    """What decides about ``model_folder``: where its settings name one, the environment is not asked."""
+    named, source = _named_folder(choices), choices[Seam.SOURCE].name
+    return f"set {source}.cache_folder" if named else "set the environment variable XDG_CACHE_HOME"
+
+
+def _named_folder(choices: Choices) -> str:
+    return getattr(choices[Seam.SOURCE].validated(), "cache_folder", "")
+
+
+def home_expanded(name: str) -> Path:
+    """``~`` and ``~user`` as folders; as they stand where there is no such user."""
+    return Path(os.path.expanduser(name))
 
 
 def free_at(folder: Path) -> int:
@@ -49,8 +64,8 @@ def _cache_home() -> Path:
 
 def _hub_folder() -> Path:
     """Where huggingface_hub keeps what it fetches."""
-    home = Path(os.environ.get("HF_HOME") or _cache_home() / "huggingface").expanduser()
-    return Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    home = home_expanded(os.environ.get("HF_HOME") or str(_cache_home() / "huggingface"))
+    return home_expanded(os.environ.get("HF_HUB_CACHE") or str(home / "hub"))
 
 
 def _kept(subject: str, folder: Path, remedy: str) -> Finding:
