@@ -43,7 +43,7 @@ class LocalCrew(Crew):
     """The processes of one scheduler on this machine, in a private folder; threads, if the transport wants that.
 
     ``environ`` is set for them over this process's own. ``kind`` makes the children. There is a channel where there is a
-    scheduler.
+    scheduler. Raises ConfigError when one cannot be started, and then nothing is left.
     """
 
     def __init__(
@@ -53,17 +53,16 @@ class LocalCrew(Crew):
         choice.load()
         self._folder = private_folder()  # late: a kill before there are children leaves it to the next start
         self.children: list[Child] = []
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
             self._transport: Transport = choice.build(folder=self._folder)
+            undo.callback(self._transport.close)
             if letters[0].scheduling is not None:
                 self.channel = self._transport.listen_async(FRONT_CHANNEL)
             for letter in letters:
                 self.children.append(self._start(letter.at(self._folder), watcher, environ, kind))
-        except BaseException:
-            for child in self.children:
-                child.kill()
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
+                undo.callback(self.children[-1].kill)
+            undo.pop_all()
 
     def _start(self, letter: Letter, watcher: Watcher, environ: Mapping[str, str], kind: type[Child]) -> Child:
         if self._transport.in_process:
@@ -86,19 +85,10 @@ def start_process(
 ) -> Child:
     """Start ``letter`` in a process of its own; to be called in the running event loop.
 
-    ``environ`` is set for it over this process's own.
+    ``environ`` is set for it over this process's own. Raises ConfigError when the machine has no room for one.
     """
     loop = asyncio.get_running_loop()
-    pulse_in, pulse_out = os.pipe()
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "sgframe.child", str(pulse_out), letter.folder],
-        stdin=subprocess.PIPE,
-        pass_fds=[pulse_out],
-        env={**os.environ, **(environ or {}), "PYTHONPATH": path},
-    )
-    os.close(pulse_out)
-    os.set_blocking(pulse_in, False)
+    process, pulse_in = _spawn(letter, {**os.environ, **(environ or {})})
     assert process.stdin is not None
     lifeline = process.stdin
 
@@ -124,6 +114,32 @@ def start_process(
     with contextlib.suppress(BrokenPipeError):  # it died already; the pulse will tell
         write_letter(lifeline, letter)
     return child
+
+
+def _spawn(letter: Letter, environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+    """A process for ``letter``, which its standard input waits for, and the front's end of its pulse pipe."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    try:
+        pulse_in, pulse_out = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "sgframe.child", str(pulse_out), letter.folder],
+                stdin=subprocess.PIPE,
+                pass_fds=[pulse_out],
+                env={**environ, "PYTHONPATH": path},
+            )
+        except OSError:
+            os.close(pulse_in)
+            raise
+        finally:
+            os.close(pulse_out)
+    except OSError as error:
+        raise ConfigError(
+            f"the {letter.name} process cannot be started: {error.strerror}; free memory, or raise the limits of open files "
+            "and processes (ulimit -n, ulimit -u)"
+        ) from None
+    os.set_blocking(pulse_in, False)
+    return process, pulse_in
 
 
 class _Lines:

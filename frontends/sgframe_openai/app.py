@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def create_app(engine: AsyncEngine) -> FastAPI:
     """An ASGI application that answers from ``engine``, which must have started and is not closed here."""
     app = FastAPI(title="sgframe", version=sgframe.__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.state.service = service = Service(engine, Metrics(engine.stats, engine.compiler_stats))
+    app.state.service = service = Service(engine, Metrics(engine.stats, engine.compiler_stats, engine.replica_states))
     for module in (chat, completions, tokens, admin, debug):
         app.include_router(module.router)
     app.router.routes.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -40,12 +40,18 @@ _SHADOW_GAUGES = {
 
 
 class Metrics:
-    """``read_stats`` and ``read_compiler`` give the scheduler's and the compiler's figures at the moment of a scrape."""
+    """The scheduler's and the compiler's figures, and how many replicas are in which state, are read at each scrape."""
 
-    def __init__(self, read_stats: Callable[[], SchedulerStats], read_compiler: Callable[[], CompilerStats]) -> None:
+    def __init__(
+        self,
+        read_stats: Callable[[], SchedulerStats],
+        read_compiler: Callable[[], CompilerStats],
+        read_replicas: Callable[[], Mapping[str, int]],
+    ) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Scheduler(read_stats))
         self._registry.register(_Compiler(read_compiler))
+        self._registry.register(_Replicas(read_replicas))
         self.finished = Counter(
             "sgframe_outputs",
             "Outputs that ended, by finish reason: stop, length, disconnect, refused, error.",
@@ -147,6 +153,19 @@ class _Compiler(Collector):
         yield GaugeMetricFamily(
             "sgframe_constraints_pending", "Constraints being compiled, or waiting for it.", value=stats.pending
         )
+
+
+class _Replicas(Collector):
+    def __init__(self, read_states: Callable[[], Mapping[str, int]]) -> None:
+        self._read_states = read_states
+
+    def collect(self) -> Iterable[Metric]:
+        replicas = GaugeMetricFamily(
+            "sgframe_replicas", "Replicas by state; one that is lost is started again.", labels=["state"]
+        )
+        for state, count in self._read_states().items():
+            replicas.add_metric([state], count)
+        yield replicas
 
 
 def _shadow(stats: ShadowStats) -> Iterable[Metric]:

@@ -28,9 +28,9 @@ class LocalLauncher(Launcher):
             return {}
         each = letter.ranks.local_size
         first = letter.replica * each
-        if not (given := os.environ.get(variable)):
+        if (given := os.environ.get(variable)) is None:
             return {variable: ",".join(map(str, range(first, first + each)))}
-        own = given.split(",")[first : first + each]
+        own = list(filter(None, given.split(",")))[first : first + each]
         if len(own) < each:
             raise ConfigError(
                 f"{variable} is {given!r}, but {letter.replicas} replicas of {each} ranks need {letter.replicas * each} "

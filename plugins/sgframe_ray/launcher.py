@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
+import pydantic.v1  # noqa: F401 (Ray imports parts of it later, which fails while another thread imports the whole)
 import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import placement_group, remove_placement_group

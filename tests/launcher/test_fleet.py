@@ -76,6 +76,18 @@ class Front:
         await settled()
 
     async def said(self) -> SchedulerMessage:
+        """The next message that is no statistics."""
+        while isinstance(message := await self._next(), StatsReport):
+            pass
+        return message
+
+    async def stats(self) -> SchedulerStats:
+        """The next statistics."""
+        while not isinstance(message := await self._next(), StatsReport):
+            pass
+        return message.stats
+
+    async def _next(self) -> SchedulerMessage:
         return self._decode(await asyncio.wait_for(self.fleet.recv(), 5))
 
     async def request(self, number: int, first: int = 0, length: int = 100) -> int:
@@ -159,6 +171,35 @@ async def test_an_answer_that_has_begun_ends_with_an_error_that_says_so(front: F
     assert sum(1 in front.ids(name) for name in front.replicas) == 1
 
 
+async def test_a_request_whose_second_replica_is_lost_too_ends_for_it_may_be_what_they_die_of(front: Front) -> None:
+    first = await front.request(1)
+    front.fleet.lose(first, "it died")
+    await settled()
+    second = next(name for name in front.replicas if 1 in front.ids(name) and name != first)
+    front.fleet.lose(second, "out of memory")
+    (output,) = (await front.said()).outputs
+    assert (output.id, output.finish.reason) == (1, "error")
+    assert output.finish.detail == (
+        f"replica {second} was lost, like one before it that had this request: out of memory"
+    )
+
+
+async def test_a_replica_that_has_come_back_is_empty_and_gets_requests(front: Front) -> None:
+    places = [await front.request(number, first=number) for number in range(3)]
+    front.replicas[0].say(StatsReport(SchedulerStats(steps=5, running=2)))
+    await front.stats()
+    front.fleet.lose(0, "it died")
+    front.replicas[0] = ScriptedReplica()
+    front.fleet.join(0, front.replicas[0], 10_000)
+    assert await front.request(10, first=10) == 0
+    await front.answer(0, 10, finish=Finish("length"))
+    assert (await front.said()).outputs[0].id == 10
+    assert await front.request(11, first=places.index(0), length=120) != 0, "what it once held lies elsewhere now"
+    front.replicas[0].say(StatsReport(SchedulerStats(steps=1, running=1)))
+    stats = await front.stats()
+    assert (stats.steps, stats.running) == (6, 1)
+
+
 async def test_an_abort_reaches_a_request_that_moved_after_it(front: Front) -> None:
     at = await front.request(1)
     front.fleet.lose(at, "it died")
@@ -192,13 +233,56 @@ async def test_a_flush_is_answered_once_with_the_sum(front: Front) -> None:
     assert await front.said() == CacheFlushed(9, 33)
 
 
-async def test_a_drain_waits_for_all_that_are_there(front: Front) -> None:
+async def test_a_drain_waits_for_what_is_open(front: Front) -> None:
+    at = await front.request(1)
     await front.send(Drain())
-    front.replicas[0].say(Drained())
+    await front.answer(at, 1, finish=Finish("length"))
+    assert (await front.said()).outputs[0].id == 1
+    assert await front.said() == Drained()
+
+
+async def test_a_drain_of_nothing_is_answered_at_once(front: Front) -> None:
+    await front.send(Drain())
+    assert await front.said() == Drained()
+
+
+async def test_a_drain_waits_for_what_moves_to_a_replica_that_had_nothing_more_to_do(front: Front) -> None:
+    at = await front.request(1)
+    await front.send(Drain())
+    front.fleet.lose(at, "it died")
+    await settled()
+    (now,) = [name for name in front.replicas if name != at and 1 in front.ids(name)]
+    await front.answer(now, 1, finish=Finish("length"))
+    assert await front.said() == TokenOutputs([TokenOutput(1, ints([0]), 0, finish=Finish("length"))])
+    assert await front.said() == Drained()
+
+
+async def test_a_drain_ends_with_an_answer_that_is_lost(front: Front) -> None:
+    at = await front.request(1)
+    await front.answer(at, 1)
+    await front.send(Drain())
+    front.fleet.lose(at, "it died")
+    await front.said()
+    assert (await front.said()).outputs[0].finish.reason == "error"
+    assert await front.said() == Drained()
+
+
+async def test_a_lease_that_was_released_is_not_left_behind_by_a_request_that_moves(front: Front) -> None:
+    for number in (1, 2):  # they begin alike, and so go to the same
+        await front.send(GenerateRequest(number, ints([1] * 64), 0, ints(), TokenSampling(seed=1), lease=number + 6))
+    (at,) = [name for name in front.replicas if front.ids(name)]
+    await front.send(ReleaseLeases(ints([7])))
+    front.fleet.lose(at, "it died")
+    await settled()
+    moved = [message for name, each in front.replicas.items() if name != at for message in each.got]
+    leases = {message.id: message.lease for message in moved if isinstance(message, GenerateRequest)}
+    assert leases == {1: 0, 2: 8}
+
+
+async def test_a_channel_that_says_what_nobody_understands_counts_as_broken(front: Front) -> None:
     front.replicas[1].say(Drained())
     await settled()
-    front.fleet.lose(2, "it died")
-    assert await front.said() == Drained()
+    assert front.broken == [1]
 
 
 async def test_caches_are_described_as_one_and_no_node_is_taken_for_another(front: Front) -> None:
@@ -221,12 +305,14 @@ async def test_caches_are_described_as_one_and_no_node_is_taken_for_another(fron
 async def test_statistics_add_up_and_a_lost_replica_leaves_its_counters(front: Front) -> None:
     shadow = ShadowStats("fcfs", "none", 10, 0, 5, overtaken=3, service_overtaken=7)
     front.replicas[0].say(StatsReport(SchedulerStats(steps=5, running=2, slots=100, step_seconds=0.2, shadow=shadow)))
-    await front.said()
+    await front.stats()
     front.replicas[1].say(StatsReport(SchedulerStats(steps=7, running=1, slots=100, step_seconds=0.1, shadow=shadow)))
-    stats = (await front.said()).stats
+    stats = await front.stats()
     assert (stats.steps, stats.running, stats.slots, stats.step_seconds) == (12, 3, 200, 0.2)
     assert (stats.shadow.prompt_tokens, stats.shadow.overtaken, stats.shadow.service_overtaken) == (20, 3, 7)
     front.fleet.lose(0, "it died")
+    stats = await front.stats()
+    assert (stats.steps, stats.running, stats.slots) == (12, 1, 100), "told at once, though no other says anything"
     front.replicas[1].say(StatsReport(SchedulerStats(steps=8, running=0, slots=100)))
-    stats = (await front.said()).stats
+    stats = await front.stats()
     assert (stats.steps, stats.running, stats.slots) == (13, 0, 100)

@@ -54,10 +54,26 @@ def test_when_a_replica_is_killed_no_request_that_has_not_begun_is_lost(server: 
     failed = [answer.json()["error"]["message"] for answer in answers if answer.status_code != 200]
     assert len(failed) <= 2  # those that were running there
     assert all("replica 1 was lost after" in message and "SIGKILL" in message for message in failed)
-    wait_for(lambda: "scheduler@1" not in server.children(), 10, "the end of the rest of the replica")
-    assert sorted(httpx.get(f"{server.url}/health").json()["processes"]) == ["front", "scheduler@0", "worker-0@0"]
     assert httpx.get(f"{server.url}/health").status_code == 200
-    assert len(server.private_folders()) == 1
+
+
+def test_a_killed_replica_comes_back_and_takes_the_place_of_the_other(server: Server) -> None:
+    everybody = ["front", "scheduler@0", "scheduler@1", "worker-0@0", "worker-0@1"]
+
+    def serving() -> list[str]:
+        return sorted(httpx.get(f"{server.url}/health").json()["processes"])
+
+    wait_for(lambda: serving() == everybody, 30, "the return of the replica")
+    for lost in ("worker-0@0", "scheduler@1"):
+        before = server.children()
+        before[lost].kill()
+        wait_for(lambda: len(serving()) == 3, 10, "the loss")
+        assert 'sgframe_replicas{state="lost"} 1.0' in httpx.get(f"{server.url}/metrics").text
+        body = {"model": "simulated", "prompt": "abc", "max_tokens": 4}
+        assert httpx.post(f"{server.url}/v1/completions", json=body, timeout=60).json()["choices"][0]["text"] == "abc"
+        wait_for(lambda: serving() == everybody, 30, "the return of the replica")
+        assert server.children()[lost].pid != before[lost].pid
+    assert len(server.private_folders()) == 2
 
 
 @pytest.mark.parametrize(

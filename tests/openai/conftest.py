@@ -208,6 +208,9 @@ class FakeEngine:
     def compiler_stats(self) -> CompilerStats:
         return CompilerStats(compiled=3, remembered=2, seconds=0.5)
 
+    def replica_states(self) -> dict[str, int]:
+        return {"serving": 3, "lost": 1}
+
     def stats(self) -> Any:
         return self.manager.stats
 

@@ -36,7 +36,7 @@ def say(source: Generation, text: bytes, *, index: int = 0, finish: Finish | Non
 
 async def written(*generations: Generation, include_usage: bool = False) -> list[list[Any]]:
     """The events of each write, the role's and the empty ones left out."""
-    batch = Batch(Stopwatch(Metrics(SchedulerStats, CompilerStats), len(generations)), constrained=False)
+    batch = Batch(Stopwatch(Metrics(SchedulerStats, CompilerStats, dict), len(generations)), constrained=False)
     batch.generations += generations
     writes: list[list[Any]] = []
 

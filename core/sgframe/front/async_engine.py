@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
@@ -20,20 +20,17 @@ from sgframe.compiling import Task
 from sgframe.constraints import Constraint
 from sgframe.errors import ConfigError, PeerLost, RequestError
 from sgframe.front.compiler import Compiler, CompilerStats
-from sgframe.front.fleet import Fleet
 from sgframe.front.generation import Generation
 from sgframe.front.letters import scheduler_letter, worker_letters
-from sgframe.front.replica import Replica
-from sgframe.front.router import Router
+from sgframe.front.replicas import Replicas
 from sgframe.front.scoring import Scored
 from sgframe.front.threads import in_thread
 from sgframe.front.tokenizer_manager import TokenizerManager
 from sgframe.front.vocabulary import vocabulary_of
 from sgframe.interfaces.grammar import Grammar
-from sgframe.interfaces.launcher import Launcher, ProcessHealth
+from sgframe.interfaces.launcher import ProcessHealth
 from sgframe.interfaces.policy import Policy
 from sgframe.interfaces.source import Checkpoint, ModelSource, Progress, Tokenizer
-from sgframe.interfaces.transport import AsyncChannel
 from sgframe.letter import Letter
 from sgframe.messages import CacheDescription, Loaded, Namespace, UseVocabulary, encode
 from sgframe.sampling import SamplingParams
@@ -69,8 +66,7 @@ class AsyncEngine:
         self.died = asyncio.Event()
         self._progress = progress
         self._closing = False
-        self._replicas: list[Replica] = []
-        self._fleet: Fleet | None = None
+        self._replicas: Replicas | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._manager: TokenizerManager | None = None
         self._compiler: Compiler | None = None
@@ -91,7 +87,6 @@ class AsyncEngine:
         with _journal(settings):
             source: ModelSource = choices[Seam.SOURCE].build()
             engine.checkpoint = await in_thread(lambda: source.resolve(settings.model, engine._progress))
-            engine._launcher = choices[Seam.LAUNCHER].build()
             try:
                 await engine._start(source)
             except BaseException:
@@ -99,20 +94,15 @@ class AsyncEngine:
                 raise
         return engine
 
-    _launcher: Launcher
-
     async def _start(self, source: ModelSource) -> None:
         settings = self.settings
-        self._replicas = [Replica(number, self._progress, self._on_lost) for number in range(settings.replicas)]
-        await _all(replica.launch(self._launcher, self._letters(replica.number)) for replica in self._replicas)
+        launcher = self.choices[Seam.LAUNCHER].build()
+        self._replicas = Replicas(launcher, settings.replicas, self._letters, self._progress, self._die)
+        await self._replicas.launch()
         tokenizer = await in_thread(lambda: source.tokenizer(self.checkpoint))
         vocabulary = vocabulary_of(tokenizer, tokenizer.vocab_size, self.checkpoint.eos_ids)
-        if self._grammars:
-            told = encode(UseVocabulary(vocabulary.tokens, vocabulary.stop_ids, vocabulary.tokenizer_json))
-            for replica in self._replicas:
-                await replica.channel.send(told)
-        await _all(replica.load() for replica in self._replicas)
-        self.loaded = min((replica.loaded for replica in self._replicas), key=lambda loaded: loaded.slots)
+        told = UseVocabulary(vocabulary.tokens, vocabulary.stop_ids, vocabulary.tokenizer_json)
+        self.loaded = await self._replicas.load(encode(told) if self._grammars else b"")
         vocabulary = vocabulary.resized(self.loaded.vocab_size)
         idle = {name: choice for name, choice in self.choices.grammars.items() if name not in self._grammars}
         self._compiler = Compiler(
@@ -125,7 +115,7 @@ class AsyncEngine:
         if self._grammars:
             self._compiler.start()
         self._manager = TokenizerManager(
-            self._channel(),
+            self._replicas.serve(),
             tokenizer,
             self.loaded,
             self.checkpoint.eos_ids,
@@ -133,25 +123,12 @@ class AsyncEngine:
             timeout=settings.request_timeout,
             compiler=self._compiler,
         )
-        for replica in self._replicas:
-            replica.serve()
         for traffic in (self._manager.send_forever, self._manager.receive_forever):
             self._tasks.append(asyncio.create_task(self._until_lost(traffic)))
 
     def _letters(self, replica: int) -> list[Letter]:
         about = self.settings, self.choices, self.checkpoint
         return [scheduler_letter(*about, self._grammars, replica), *worker_letters(*about, replica)]
-
-    def _channel(self) -> AsyncChannel:
-        """To the one scheduler, or to all."""
-        if len(self._replicas) == 1:
-            return self._replicas[0].channel
-        self._fleet = Fleet(
-            {replica.number: replica.channel for replica in self._replicas},
-            Router([replica.loaded.slots for replica in self._replicas]),
-            lambda number, lost: self._replicas[number].on_channel_lost(lost),
-        )
-        return self._fleet
 
     @property
     def _grammars(self) -> dict[str, Choice]:
@@ -163,23 +140,11 @@ class AsyncEngine:
         try:
             await traffic()
         except PeerLost as lost:
-            self._replicas[0].on_channel_lost(lost)  # there is no other
+            assert self._replicas is not None
+            self._replicas.on_channel_lost(0, lost)  # there is no other
         except Exception as error:  # nobody would be answered any more
             log.exception("the traffic with the scheduler broke off")
             self._die(f"the front failed: {error!r}")
-
-    def _on_lost(self, replica: Replica) -> None:
-        """Without it the others go on, if there are any and all is up and running."""
-        assert replica.reason is not None
-        others = [other for other in self._replicas if other.reason is None]
-        if self._closing or self._manager is None:
-            return
-        if self._fleet is None or not others:
-            self._die(replica.reason)
-            return
-        log.error("replica %d is lost, %d go on: %s", replica.number, len(others), replica.reason)
-        self._fleet.lose(replica.number, replica.reason)
-        self._tasks.append(asyncio.create_task(replica.close()))
 
     def _die(self, reason: str) -> None:
         if self.dead is not None or self._closing:
@@ -281,16 +246,18 @@ class AsyncEngine:
         assert self._compiler is not None, "the engine has not started"
         return self._compiler.stats
 
+    def replica_states(self) -> dict[str, int]:
+        """How many replicas are ``serving``, and how many ``lost`` and yet to come back."""
+        assert self._replicas is not None, "the engine has not started"
+        return self._replicas.states()
+
     def health(self) -> dict[str, ProcessHealth]:
         """Each process's last sign of life, by name; the front answers for itself by answering.
 
         The processes of a replica that was lost while others go on are left out.
         """
-        health = {FRONT: ProcessHealth(True, 0.0, "serving", 0.0)}
-        for replica in self._replicas:
-            if replica.reason is None or self.dead is not None:
-                health |= replica.health()
-        return health
+        assert self._replicas is not None, "the engine has not started"
+        return {FRONT: ProcessHealth(True, 0.0, "serving", 0.0), **self._replicas.health()}
 
     async def drain(self) -> None:
         """Take no new requests, and wait until the open ones are done, at most ``drain_timeout`` seconds."""
@@ -316,10 +283,8 @@ class AsyncEngine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._compiler is not None:
             await self._compiler.close()
-        if self._fleet is not None:
-            self._fleet.close()
-        await asyncio.gather(*(replica.close() for replica in self._replicas))
-        await self._launcher.close()
+        if self._replicas is not None:
+            await self._replicas.close()
 
 
 def _journal(settings: Settings) -> AbstractContextManager[None]:
@@ -333,10 +298,3 @@ def _journal(settings: Settings) -> AbstractContextManager[None]:
 
 def _ignore(what: str, done: int, total: int) -> None:
     pass
-
-
-async def _all(work: Iterable[Awaitable[None]]) -> None:
-    """Do all at the same time, wait for all, and raise the first error there was."""
-    for failure in await asyncio.gather(*work, return_exceptions=True):
-        if failure is not None:
-            raise failure

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import NoReturn, assert_never
 
 import msgspec
 
@@ -30,6 +31,7 @@ from sgframe.messages import (
     FlushCache,
     FrontMessage,
     GenerateRequest,
+    Ints,
     Loaded,
     ReleaseLeases,
     SchedulerMessage,
@@ -42,17 +44,22 @@ from sgframe.messages import (
 )
 from sgframe.statistics import SchedulerStats, combined, past
 
-Question = FlushCache | DescribeCache | Drain
-Answer = CacheFlushed | CacheDescribed | Drained
+log = logging.getLogger(__name__)
+
+Question = FlushCache | DescribeCache
+Answer = CacheFlushed | CacheDescribed
 
 
 @dataclass(slots=True)
 class _Open:
     """A request at its replica. ``frame`` is it, as long as nothing came of it; ``tokens`` came of it. ``abort`` is what
-    aborts it, once that was asked for."""
+    aborts it, once that was asked for. ``moved`` says that its first replica was lost. ``lease`` is the lease that it is to
+    leave behind, 0 if none is wanted any more."""
 
     frame: bytes
     route: Route
+    lease: int
+    moved: bool = False
     tokens: int = 0
     abort: bytes = b""
 
@@ -69,7 +76,8 @@ class _Asked:
 class Fleet(AsyncChannel):
     """Made in the running event loop of the replicas' ``channels``, which stay their owners'.
 
-    ``on_broken`` hears of a channel that is lost; ``lose`` then says that its replica is, and why.
+    ``on_broken`` hears of a channel that is lost; ``lose`` then says that its replica is, and why. Another may ``join`` in
+    its place.
     """
 
     def __init__(
@@ -81,8 +89,12 @@ class Fleet(AsyncChannel):
         self._lanes = {number: _Lane(number, channel, self._take, on_broken) for number, channel in channels.items()}
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._open: dict[int, _Open] = {}
+        self._leasing: dict[int, _Open] = {}
+        """By its lease, each open request that is to leave one behind."""
+        self._draining = False
         self._asked: dict[int, _Asked] = {}
         self._stats = dict.fromkeys(channels, SchedulerStats())
+        self._past = SchedulerStats()
         self._decode_front: Decoder[FrontMessage] = Decoder(FrontMessage)
         self._decode: Decoder[SchedulerMessage] = Decoder(SchedulerMessage)
 
@@ -93,10 +105,16 @@ class Fleet(AsyncChannel):
                 self._place(message, frame)
             case AbortRequest(id=request):
                 self._abort(request, frame)
-            case FlushCache() | DescribeCache() | Drain():
+            case FlushCache() | DescribeCache():
                 self._ask(message, frame)
-            case ReleaseLeases() | UseVocabulary():
+            case ReleaseLeases(leases=leases):
+                self._release(leases)
                 self._tell(frame)
+            case Drain():
+                self._draining = True
+                self._end_drain()
+            case UseVocabulary():
+                raise AssertionError("the vocabulary is sent once, before anything else")
             case _:
                 assert_never(message)
 
@@ -107,38 +125,62 @@ class Fleet(AsyncChannel):
         for lane in self._lanes.values():
             lane.close()
 
+    def join(self, number: int, channel: AsyncChannel, slots: int) -> None:
+        """A replica with an empty cache of so many ``slots`` has come, by the number of one that was lost."""
+        self._lanes[number] = _Lane(number, channel, self._take, self._on_broken)
+        self._router.add(number, slots)
+        self._stats[number] = SchedulerStats()
+
     def lose(self, number: int, reason: str) -> None:
-        """That replica is gone: its requests move, but for those whose answer has begun. There must be another."""
+        """That replica is gone: its requests move, but for those whose answer has begun. There must be another.
+
+        None moves twice: it may be what the replicas die of.
+        """
         self._lanes.pop(number).close()
         self._router.remove(number)
-        self._stats[number] = past(self._stats[number])
+        self._past = combined([self._past, past(self._stats.pop(number))])
         for request, one in [each for each in self._open.items() if each[1].route.replica == number]:
-            del self._open[request]
+            self._forget(request)
             if one.tokens:
                 self._fail(request, f"replica {number} was lost after {one.tokens} tokens of this answer: {reason}")
+            elif one.moved:
+                self._fail(request, f"replica {number} was lost, like one before it that had this request: {reason}")
             else:
-                message = self._decode_front(one.frame)
-                assert isinstance(message, GenerateRequest)
-                self._place(message, one.frame)
-                if one.abort:
-                    self._abort(request, one.abort)
+                self._move(request, one)
         for asked in list(self._asked.values()):
             self._miss(asked, number)
+        self._give_stats()
+        self._end_drain()
 
     # -------------------------------------------------------------------------------------------- to the replicas
 
-    def _place(self, message: GenerateRequest, frame: bytes) -> None:
+    def _place(self, message: GenerateRequest, frame: bytes, *, moved: bool = False) -> None:
         route = self._router.route(message.tokens, message.max_tokens, message.namespace)
-        self._open[message.id] = _Open(frame, route)
+        one = self._open[message.id] = _Open(frame, route, message.lease, moved)
+        if one.lease:
+            self._leasing[one.lease] = one
         self._lanes[route.replica].put(frame)
+
+    def _move(self, request: int, one: _Open) -> None:
+        message = self._decode_front(one.frame)
+        assert isinstance(message, GenerateRequest)
+        moved = msgspec.structs.replace(message, lease=one.lease)  # its new replica did not hear of a release
+        self._place(moved, encode(moved), moved=True)
+        if one.abort:
+            self._abort(request, one.abort)
 
     def _abort(self, request: int, frame: bytes) -> None:
         if one := self._open.get(request):
             one.abort = frame
             self._lanes[one.route.replica].put(frame)
 
+    def _release(self, leases: Ints) -> None:
+        for lease in leases:
+            if one := self._leasing.pop(lease, None):
+                one.lease = 0
+
     def _ask(self, question: Question, frame: bytes) -> None:
-        self._asked[_id(question)] = _Asked(question, set(self._lanes))
+        self._asked[question.id] = _Asked(question, set(self._lanes))
         if isinstance(question, FlushCache):
             self._router.forget()
         self._tell(frame)
@@ -156,15 +198,16 @@ class Fleet(AsyncChannel):
                 for output in outputs:
                     self._note(output)
                 self._incoming.put_nowait(frame)
+                self._end_drain()
             case StatsReport(stats=stats):
                 self._stats[number] = stats
-                self._give(StatsReport(combined(list(self._stats.values()))))
-            case CacheFlushed() | CacheDescribed() | Drained():
-                asked = self._asked[_id(message)]
+                self._give_stats()
+            case CacheFlushed() | CacheDescribed():
+                asked = self._asked[message.id]
                 asked.answers[number] = message
                 self._miss(asked, number)
-            case Loaded():
-                raise AssertionError("a model is loaded once")
+            case Loaded() | Drained():
+                raise AssertionError(f"nobody asked for {message}")
             case _:
                 assert_never(message)
 
@@ -178,16 +221,29 @@ class Fleet(AsyncChannel):
             self._router.answered(one.route)
         if output.finish is not None:
             self._router.ended(one.route)
-            del self._open[output.id]
+            self._forget(output.id)
+
+    def _forget(self, request: int) -> None:
+        """It has ended, or is to be placed anew."""
+        self._leasing.pop(self._open.pop(request).lease, None)
 
     def _miss(self, asked: _Asked, number: int) -> None:
         """Replica ``number`` has answered, or will not any more."""
         asked.missing.discard(number)
-        if not asked.missing and self._asked.pop(_id(asked.question), None) is not None:
+        if not asked.missing and self._asked.pop(asked.question.id, None) is not None:
             self._give(_joined(asked, self._count))
 
     def _fail(self, request: int, reason: str) -> None:
         self._give(TokenOutputs([TokenOutput(request, ints(), 0, finish=Finish("error", detail=reason))]))
+
+    def _end_drain(self) -> None:
+        """Drained is who has no open request: a replica cannot say that, since others' may yet move there."""
+        if self._draining and not self._open:
+            self._draining = False
+            self._give(Drained())
+
+    def _give_stats(self) -> None:
+        self._give(StatsReport(combined([self._past, *self._stats.values()])))
 
     def _give(self, message: SchedulerMessage) -> None:
         self._incoming.put_nowait(encode(message))
@@ -209,30 +265,28 @@ class _Lane:
         self._on_broken = on_broken
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self.put = self._outgoing.put_nowait
-        self._tasks = [asyncio.create_task(traffic()) for traffic in (self._send, self._receive)]
+        self._tasks = [asyncio.create_task(self._until_broken(traffic)) for traffic in (self._send, self._receive)]
 
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
 
-    async def _send(self) -> None:
+    async def _send(self) -> NoReturn:
+        while True:
+            await self._channel.send(await self._outgoing.get())
+
+    async def _receive(self) -> NoReturn:
+        while True:
+            self._take(self._number, await self._channel.recv())
+
+    async def _until_broken(self, traffic: Callable[[], Awaitable[NoReturn]]) -> None:
         try:
-            while True:
-                await self._channel.send(await self._outgoing.get())
+            await traffic()
         except PeerLost as lost:
             self._on_broken(self._number, lost)
-
-    async def _receive(self) -> None:
-        try:
-            while True:
-                self._take(self._number, await self._channel.recv())
-        except PeerLost as lost:
-            self._on_broken(self._number, lost)
-
-
-def _id(message: Question | Answer) -> int:
-    """Drains have no number; there is one at most."""
-    return 0 if isinstance(message, (Drain, Drained)) else message.id
+        except Exception as error:  # such as a message of another version's: nobody would be answered any more
+            log.exception("the traffic with replica %d broke off", self._number)
+            self._on_broken(self._number, PeerLost(f"its traffic broke off: {error!r}"))
 
 
 def _joined(asked: _Asked, count: int) -> Answer:
@@ -244,8 +298,6 @@ def _joined(asked: _Asked, count: int) -> Answer:
         case DescribeCache(id=question, limit=limit):
             told = {number: each for number, each in asked.answers.items() if isinstance(each, CacheDescribed)}
             return CacheDescribed(question, _description(told, limit, count))
-        case Drain():
-            return Drained()
 
 
 def _description(told: Mapping[int, CacheDescribed], limit: int, count: int) -> CacheDescription:

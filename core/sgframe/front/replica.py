@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from sgframe.errors import ConfigError, EngineDead, PeerLost, RankLost, SgframeError
-from sgframe.interfaces.launcher import Crew, Launcher, ProcessHealth
+from sgframe.interfaces.launcher import Child, Crew, Launcher, ProcessHealth
 from sgframe.interfaces.source import Progress
 from sgframe.interfaces.transport import AsyncChannel
 from sgframe.letter import WORKER, WORKER_CHANNEL, Letter
@@ -79,18 +79,25 @@ class Replica:
 
     def health(self) -> dict[str, ProcessHealth]:
         """Each process's last sign of life, by name."""
-        return {child.name: child.health() for child in self._crew.children} if self._crew else {}
+        return {child.name: child.health() for child in self._children}
 
     async def close(self) -> None:
-        """End its processes: at once while it loads, when there is no work to leave in order."""
+        """End its processes: at once while it loads, when there is no work to leave in order.
+
+        That goes on also when a caller is cancelled; another call waits for its end.
+        """
         if self._closing is None and self._crew is not None:
             self._closing = asyncio.create_task(self._crew.close(kill=not self._serves))
         if self._closing is not None:
-            await self._closing
+            await asyncio.shield(self._closing)
+
+    @property
+    def _children(self) -> Sequence[Child]:
+        """None while it is launched, though one may die even then."""
+        return self._crew.children if self._crew else ()
 
     def _start_error(self) -> SgframeError:
-        assert self._crew is not None
-        found = (start_error(child.error, self.reason or "") for child in self._crew.children)
+        found = (start_error(child.error, self.reason or "") for child in self._children)
         return next((error for error in found if isinstance(error, ConfigError)), EngineDead(self.reason))
 
     # -------------------------------------------------------------------------------------------- what it hears
@@ -101,8 +108,7 @@ class Replica:
             self._progress(progress.what, progress.done, progress.total)  # all load alike: one is enough to watch
 
     def on_death(self, child: str, reason: str) -> None:
-        assert self._crew is not None
-        error = next((one.error for one in self._crew.children if one.name == child), "")
+        error = next((one.error for one in self._children if one.name == child), "")
         if error in SECOND_HAND or (not self._serves and not error):
             self._lose_later(reason)  # it ended because another did, or may have
         else:
@@ -116,8 +122,7 @@ class Replica:
         """For ``reason``, unless a child tells until then what was behind it."""
 
         def lose() -> None:
-            children = self._crew.children if self._crew else ()
-            known = (child.reason for child in children if child.error and child.error not in SECOND_HAND)
+            known = (child.reason for child in self._children if child.error and child.error not in SECOND_HAND)
             self._lose(next(known, reason))
 
         asyncio.get_running_loop().call_later(LAST_WORDS_TIME, lose)

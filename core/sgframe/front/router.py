@@ -42,9 +42,11 @@ class Router:
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
-        self._sent = {replica: _Sent(max(1, size // BLOCK)) for replica, size in enumerate(sizes)}
-        self._loads = dict.fromkeys(self._sent, 0)
+        self._sent: dict[int, _Sent] = {}
+        self._loads: dict[int, int] = {}
         self._routed = 0
+        for replica, size in enumerate(sizes):
+            self.add(replica, size)
 
     @property
     def loads(self) -> dict[int, int]:
@@ -76,8 +78,13 @@ class Router:
         self._relieve(route, route.rest + route.output)
         route.rest = route.output = 0
 
+    def add(self, replica: int, size: int) -> None:
+        """Its cache is empty, and can hold ``size`` tokens."""
+        self._sent[replica] = _Sent(max(1, size // BLOCK))
+        self._loads[replica] = 0
+
     def remove(self, replica: int) -> None:
-        """Send no more there."""
+        """Send no more there. Its routes are of no use any more, not even to a replica that is added by its number."""
         del self._sent[replica], self._loads[replica]
 
     def forget(self) -> None:

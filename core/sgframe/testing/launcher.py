@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +29,7 @@ from sgframe.letter import Letter
 from sgframe.messages import Decoder, GenerateRequest, Loaded, SchedulerMessage, TokenOutputs, encode, ints
 from sgframe.pulse import Progress
 from sgframe.sampling import TokenSampling
+from sgframe.testing.contract import Contract
 
 PATIENCE = 60.0
 """Seconds in which whatever is waited for must happen."""
@@ -77,7 +78,7 @@ async def answer(crew: Crew, number: int) -> list[int]:
                 return tokens
 
 
-class LauncherContract(ABC):
+class LauncherContract(Contract):
     """What every launcher must do. Collected by pytest in a subclass named ``Test…``."""
 
     @abstractmethod
@@ -144,9 +145,9 @@ class LauncherContract(ABC):
         async with self.launched(Diary(), letters(), kill=True):
             pass
 
-    async def test_no_folder_stays_behind(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with tempfile.TemporaryDirectory() as alone:  # others may run beside this
-            monkeypatch.setattr(tempfile, "tempdir", alone)
+    async def test_no_folder_stays_behind(self) -> None:
+        with tempfile.TemporaryDirectory() as alone, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", alone)  # others may run beside this
             async with self.launched(Diary(), letters()) as (crew,):
                 await hear(crew)
             assert not list(Path(alone).glob("sgframe-*"))
