@@ -62,7 +62,7 @@ def attempt(grammars: Mapping[str, Grammar], constraint: Constraint) -> Outcome:
                 f"the grammar {constraint.grammar} cannot constrain an output by {constraint.kind}; it knows {known}",
                 code="unsupported_constraint",
             )
-        return Compiled(grammar.compile(constraint))
+        return Compiled(_sound(grammar.compile(constraint)))
     except RequestError as error:
         return Refused(str(error), error.code)
     except MemoryError:
@@ -71,6 +71,14 @@ def attempt(grammars: Mapping[str, Grammar], constraint: Constraint) -> Outcome:
         return Refused("the constraint is nested too deeply: flatten it", "grammar_too_large")
     except Exception as error:  # a plugin's code: its fault ends this request alone
         return Broken(f"the grammar {constraint.grammar} failed to compile the constraint: {error!r}")
+
+
+def _sound(program: Program) -> Program:
+    """Raises TypeError for what could not be sent on."""
+    if not (isinstance(program, Program) and isinstance(program.data, bytes)):
+        inside = f" of {type(program.data).__name__}" if isinstance(program, Program) else ""
+        raise TypeError(f"compile must return a Program of bytes, found {type(program).__name__}{inside}")
+    return program
 
 
 def write_frame(pipe: IO[bytes], data: bytes) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sgframe.assembly.plugins import Plugin
 
 HEADER = """
-from pydantic import NonNegativeInt
+from pydantic import BaseModel, Field, NonNegativeInt, computed_field, create_model
 from sgframe import PluginSettings, Provider, hookimpl
 """
 MakePlugin = Callable[..., Plugin]

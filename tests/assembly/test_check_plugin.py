@@ -52,6 +52,17 @@ FAULTS = {
         offering(before="print('hello')"),
         "importing hooks_of_foo prints 'hello'; leave out whatever does",
     ),
+    "starts a thread at import": (
+        offering(
+            before="import threading, time\nthreading.Thread(target=time.sleep, args=(0.2,), name='Uploader').start()"
+        ),
+        "importing hooks_of_foo starts Uploader, and no command of sgframe ends before it does; keep that behind the target",
+    ),
+    "exits at import": ("raise SystemExit(3)", "hooks_of_foo cannot be imported: SystemExit: 3 (at {file}:4)"),
+    "raises in a hook": (
+        "@hookimpl\ndef sgframe_policies():\n    raise ValueError('no such order')",
+        "ValueError: no such order (at {file}:6)",
+    ),
     "cannot be imported": (
         "import no_such_module",
         "hooks_of_foo cannot be imported: ModuleNotFoundError: No module named 'no_such_module' (at {file}:4)",
@@ -86,35 +97,61 @@ FAULTS = {
         offering(before="class Loose(PluginSettings, extra='ignore'): pass", settings="Loose"),
         "sgframe_policies: the settings of 'a' must refuse unknown keys",
     ),
+    "has a setting under an alias": (
+        offering(before="class Odd(PluginSettings):\n    most: int = Field(1, alias='maxTokens')", settings="Odd"),
+        "sgframe_policies: the settings of 'a' must be called as their fields; drop the alias of most",
+    ),
+    "has loose settings within its settings": (
+        offering(
+            before="class Inner(BaseModel):\n    size: int = 1\nclass Odd(PluginSettings):\n    inner: list[Inner] = []",
+            settings="Odd",
+        ),
+        "hooks_of_foo:Odd drops unknown keys within Inner; subclass PluginSettings there, too",
+    ),
+    "has settings that are nowhere": (
+        offering(before="Mine = create_model('Other', __base__=PluginSettings)", settings="Mine"),
+        "hooks_of_foo:Other is not the settings model of 'a'; give the model that name there",
+    ),
     "has settings inside a function": (
         offering(before="def make():\n    class Local(PluginSettings): pass\n    return Local", settings="make()"),
         "hooks_of_foo:make.<locals>.Local cannot be imported by name; define it at the top of its module",
     ),
     "has settings whose name is taken": (
         offering(before="class Mine(PluginSettings): pass\nKept = Mine\nMine = PluginSettings", settings="Kept"),
-        "hooks_of_foo:Mine is not the settings model of 'a'",
+        "hooks_of_foo:Mine is not the settings model of 'a'; give the model that name there",
+    ),
+    "has a summary of two lines": (
+        f"@hookimpl\ndef sgframe_policies():\n    return [Provider('a', {FCFS!r}, 'one\\ntwo')]",
+        "the summary of 'a' must be one line of plain text",
+    ),
+    "has a default that raises": (
+        offering(
+            before="class Odd(PluginSettings):\n    most: int = Field(default_factory=lambda: 1 // 0)", settings="Odd"
+        ),
+        "the defaults of hooks_of_foo:Odd break its own rules: ZeroDivisionError: integer division or modulo by zero "
+        "(at {file}:5)",
     ),
     "is of an API that is to come": (
         offering(api=9),
-        "policy 'a' of plugin 'hooks_of_foo' (built in) speaks plugin API 9, accepted are 0 and 1",
+        "policy 'a' of plugin 'hooks_of_foo' (not installed) speaks plugin API 9, accepted are 0 and 1",
     ),
     "has a target that is not there": (
         offering("no_such_module:A"),
-        "policy 'a' (no_such_module:A) of plugin 'hooks_of_foo' (built in) cannot be imported: "
+        "policy 'a' (no_such_module:A) of plugin 'hooks_of_foo' (not installed) cannot be imported: "
         "ModuleNotFoundError: No module named 'no_such_module'",
     ),
     "has a target of another seam": (
         offering("sgframe_basic.cache:NoCache"),
-        "policy 'a' (sgframe_basic.cache:NoCache) of plugin 'hooks_of_foo' (built in) is not a "
+        "policy 'a' (sgframe_basic.cache:NoCache) of plugin 'hooks_of_foo' (not installed) is not a "
         "sgframe.interfaces.policy.Policy",
     ),
     "leaves a method out": (
         offering("sgframe.interfaces.policy:Policy"),
-        "policy 'a' (sgframe.interfaces.policy:Policy) of plugin 'hooks_of_foo' (built in) does not implement order",
+        "policy 'a' (sgframe.interfaces.policy:Policy) of plugin 'hooks_of_foo' (not installed) does not implement order",
     ),
     "wants more than a part is given": (
         offering("hooks_of_foo:Wanting", before=WANTING),
-        "policy 'a' (hooks_of_foo:Wanting) of plugin 'hooks_of_foo' (built in) cannot be built as target(settings): "
+        "policy 'a' (hooks_of_foo:Wanting) of plugin 'hooks_of_foo' (not installed) cannot be built as target(settings): "
         "missing a required argument: 'model'",
     ),
 }
@@ -143,6 +180,25 @@ def test_settings_at_fault_are_told_in_the_words_of_pydantic(make_plugin, settin
     with pytest.raises(AssertionError) as caught:
         check_plugin(make_plugin("foo", offering(before=before, settings="Odd")).module)
     assert str(caught.value).startswith(message)
+
+
+def test_what_a_settings_model_computes_is_no_setting(make_plugin) -> None:
+    before = """
+class Fine(PluginSettings):
+    most: int = 3
+    @computed_field
+    @property
+    def twice(self) -> int:
+        return 2 * self.most
+"""
+    assert check_plugin(make_plugin("foo", offering(before=before, settings="Fine")).module) == []
+
+
+def test_an_installed_plugin_is_named_with_its_distribution(make_plugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    foo = make_plugin("foo", offering(api=9), "sgframe-foo", "1.0")
+    monkeypatch.setattr("sgframe.testing.plugin.installed", lambda: [foo])
+    with pytest.raises(AssertionError, match=r"^policy 'a' of plugin 'foo' \(sgframe-foo 1.0\) speaks plugin API 9"):
+        check_plugin(foo.module)
 
 
 def test_a_backend_that_loads_its_device_library_at_once_is_told(make_plugin) -> None:

@@ -157,6 +157,23 @@ def test_a_wrong_setting_names_key_and_origin(make_plugin) -> None:
     ]
 
 
+def test_a_validator_that_breaks_is_named_with_its_line(make_plugin) -> None:
+    broken = """
+    name: str = ""
+
+    @field_validator("max_rounds")
+    @classmethod
+    def _check(cls, value):
+        return {}[value]
+"""
+    code = LPM.replace('\n    name: str = ""\n', broken)
+    plugins = load(make_plugin("lpm", "from pydantic import field_validator\n" + code))
+    message = refused(plugins, policy="lpm", plugin={"lpm": {"max_rounds": 3}})
+    assert message.startswith(
+        "the settings of policy 'lpm' of plugin 'lpm' (built in) could not be checked: KeyError: 3 (at "
+    )
+
+
 def test_a_parts_secret_is_not_printed_when_it_is_wrong(make_plugin) -> None:
     code = LPM.replace("name: str", "name: SecretStr").replace('""', 'SecretStr("")')
     plugins = load(make_plugin("lpm", "from pydantic import SecretStr\n" + code))

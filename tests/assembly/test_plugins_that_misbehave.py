@@ -121,6 +121,17 @@ def test_what_one_prints_is_logged_under_its_name_and_not_printed(make_plugin, c
     ]
 
 
+def test_a_thread_that_one_leaves_is_logged_under_its_name(make_plugin, caplog) -> None:
+    code = "import threading\nend = threading.Event()\nthreading.Thread(target=end.wait, name='Uploader').start()"
+    plugin = make_plugin("foo", code + OFFER, "sgframe-foo", "1.0")
+    assert [offer.name for offer in load_plugins(plugins=[plugin]).offers()] == ["a"]
+    sys.modules[plugin.module].end.set()
+    assert caplog.messages == [
+        "plugin 'foo' (sgframe-foo 1.0) starts 'Uploader', a thread without whose end no command ends, while it is listed; "
+        "a hook module must have no side effects"
+    ]
+
+
 def test_a_commands_hook_that_exits_ends_nothing(make_plugin) -> None:
     import click
 

@@ -202,6 +202,13 @@ async def test_a_fault_of_the_grammar_is_the_server_s() -> None:
             await compiled(compiler, "fail")
 
 
+@pytest.mark.parametrize(("deed", "found"), [("return text", "Program of str"), ("return nothing", "NoneType")])
+async def test_a_grammar_that_returns_no_program_is_told_so(deed: str, found: str) -> None:
+    async with running() as compiler:
+        with pytest.raises(RequestFailed, match=f"compile must return a Program of bytes, found {found}"):
+            await compiled(compiler, deed)
+
+
 async def test_a_grammar_that_cannot_be_built_says_so() -> None:
     async with running("UnbuildableGrammar") as compiler:
         with pytest.raises(RequestFailed, match="could not start"):

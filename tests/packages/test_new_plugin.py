@@ -162,6 +162,10 @@ def test_what_is_written_is_typed() -> None:
         ("../x", "did you mean x?"),
         ("fast-", "did you mean fast?"),
         ("é", "lower case letters"),
+        (
+            "x" * 300,
+            "a plugin's name has at most 64 characters, found 300; take a shorter one",
+        ),
         ("lambda", "it is a word of Python's own"),
         ("off", "a YAML file would read it as False"),
         ("null", "a YAML file would read it as None"),

@@ -53,6 +53,16 @@ class InventsOne(Arrival):
         return [*waiting, WaitingRequest(len(waiting), ints([1]))] if waiting else []
 
 
+class GivesAnIterator(Arrival):
+    def order(self, waiting: Sequence[Waiting], cache: CacheView) -> Any:
+        return iter(waiting)
+
+
+class GivesCopies(Arrival):
+    def order(self, waiting: Sequence[Waiting], cache: CacheView) -> Sequence[Waiting]:
+        return [replace(request) for request in waiting if isinstance(request, WaitingRequest)]
+
+
 class FillsAnEmptyQueue(Arrival):
     def order(self, waiting: Sequence[Waiting], cache: CacheView) -> Sequence[Waiting]:
         return waiting or [WaitingRequest(0, ints([1]))]
@@ -116,6 +126,8 @@ MUTANTS: list[tuple[type[Policy], int, set[str]]] = [
     (DropsOne, 0, {"test_every_request_comes_exactly_once"}),
     (RepeatsOne, 0, {"test_every_request_comes_exactly_once"}),
     (InventsOne, 0, {"test_every_request_comes_exactly_once"}),
+    (GivesAnIterator, 0, {"test_every_request_comes_exactly_once"}),
+    (GivesCopies, 0, {"test_every_request_comes_exactly_once"}),
     (FillsAnEmptyQueue, 0, {"test_an_empty_queue_stays_empty", "test_every_request_comes_exactly_once"}),
     (NeverAges, BOUND, {*PLAYED, "test_who_was_overtaken_to_the_bound_stands_before_all_later_arrivals"}),
     (AgesATokenLate, BOUND, {"test_who_was_overtaken_to_the_bound_stands_before_all_later_arrivals"}),

@@ -38,6 +38,10 @@ class TroubledGrammar(Grammar):
                 raise RequestError("not this one", code="unsupported_schema")
             case ["fail"]:
                 raise ValueError("a fault of its own")
+            case ["return", "text"]:
+                return Program("text")  # type: ignore[arg-type]
+            case ["return", "nothing"]:
+                return None  # type: ignore[return-value]
             case ["recurse"]:
                 self.compile(constraint)
         return Program(deed.encode(), ("roughly",) if constraint.approximate else ())

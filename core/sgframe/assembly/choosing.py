@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sgframe.assembly.choice import Choice, Choices, ShadowChoice, plain, validate
+from sgframe.assembly.guard import describe
 from sgframe.assembly.hints import nearest
 from sgframe.assembly.plugins import Offer, Plugin, Plugins
 from sgframe.assembly.providers import API_VERSION, Seam
@@ -136,6 +137,8 @@ def choice_of(offer: Offer, table: Mapping[str, Any], origins: Mapping[str, str]
     except ValidationError as error:
         lines = describe_errors(error, ("plugin", offer.name), model.model_fields, origins or {})
         raise PluginError(f"wrong settings for {offer}:\n  " + "\n  ".join(lines)) from None
+    except Exception as error:  # whatever a third party's validator may raise
+        raise PluginError(f"the settings of {offer} could not be checked: {describe(error)}") from error
     return unchecked_choice(offer, table)
 
 

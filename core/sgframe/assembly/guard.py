@@ -28,7 +28,7 @@ _TICKS = 10
 """The limit is counted in so many ticks, of which a process that is stopped meanwhile misses all but one."""
 _LONGEST = 500
 _CORE = Path(sgframe.__file__).parent
-_MACHINERY = {"importlib", "pluggy"}
+_MACHINERY = {"importlib", "pluggy", "pydantic"}
 _logger = logging.getLogger(__name__)
 
 
@@ -39,11 +39,11 @@ class _TookTooLong(BaseException):
 def guarded(who: object, call: Callable[[], T]) -> T:
     """What ``call()`` returns. Raises PluginError, with file and line, for whatever it raises but KeyboardInterrupt, and
     when it takes longer than PATIENCE seconds. What it prints goes to the log under the name ``who``, since standard output
-    may be read by a program.
+    may be read by a program; so does a thread that it leaves, for which the process will wait at its end.
 
     The time is limited in the main thread only, for no other one can be interrupted; nor can what never comes back from C.
     """
-    printed = StringIO()
+    printed, threads = StringIO(), threading.enumerate()
     try:
         with redirect_stdout(printed), _time_limit(PATIENCE):
             return call()
@@ -54,10 +54,12 @@ def guarded(who: object, call: Callable[[], T]) -> T:
     except BaseException as error:  # sys.exit at import is no Exception
         raise PluginError(describe(error)) from error
     finally:
+        left = [each.name for each in threading.enumerate() if each not in threads and not each.daemon]
+        effects = [f"starts {name!r}, a thread without whose end no command ends," for name in left]
         if text := printed.getvalue().strip():
-            _logger.warning(
-                "%s prints %r while it is listed; a hook module must have no side effects", who, _short(text)
-            )
+            effects.append(f"prints {_short(text)!r}")
+        for effect in effects:
+            _logger.warning("%s %s while it is listed; a hook module must have no side effects", who, effect)
 
 
 def describe(error: BaseException) -> str:

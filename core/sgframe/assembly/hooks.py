@@ -87,6 +87,7 @@ def _fault(provider: Provider) -> str:
     name, target, settings, requires = provider.name, provider.target, provider.settings, provider.requires
     texts = (provider.summary, provider.extra)
     is_model = isinstance(settings, type) and issubclass(settings, PluginSettings)
+    aliased = [key for key, field in settings.model_fields.items() if field.validation_alias] if is_model else []
     rules = (
         (_fits(_NAME, name), f"the name {name!r} must be lower case letters, digits and hyphens"),
         (_fits(_TARGET, target), f"the target of '{name}' must be 'module:Class', found {target!r}"),
@@ -94,6 +95,10 @@ def _fault(provider: Provider) -> str:
         (
             is_model and settings.model_config.get("extra") == "forbid",
             f"the settings of '{name}' must refuse unknown keys",
+        ),
+        (
+            not aliased,
+            f"the settings of '{name}' must be called as their fields; drop the alias of {', '.join(aliased)}",
         ),
         (
             isinstance(requires, tuple) and all(_fits(_MODULE, module) for module in requires),

@@ -9,7 +9,7 @@ It asks for nothing that depends on the model: it compares an executor with itse
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
@@ -19,6 +19,7 @@ import pytest
 from sgframe.interfaces.backend import Backend, ExecutorSpec
 from sgframe.interfaces.source import Checkpoint
 from sgframe.messages import Loaded
+from sgframe.testing.contract import Contract
 from sgframe.testing.driver import Driver
 from sgframe.testing.execution import ExecutionContract
 from sgframe.testing.models import tiny_llama
@@ -30,7 +31,7 @@ from sgframe.testing.trees import TreeContract
 KIB = 2**10
 
 
-class LoadingContract(ABC):
+class LoadingContract(Contract):
     """What ``probe`` says, and what becomes of an executor: the part of BackendContract that needs no step.
 
     Where the backend cannot run, the other tests are skipped with its reason.
@@ -96,7 +97,7 @@ class LoadingContract(ABC):
         assert found.usable is not bool(found.reason), "usable, or a reason why not"
         if found.usable:
             assert found.device
-            assert found.dtypes
+            assert isinstance(found.dtypes, tuple) and found.dtypes
             assert found.memory_bytes > 0
             assert found.page_size >= 1
             assert found.max_ranks >= 1

@@ -10,7 +10,7 @@ Pytest collects the rest. A cache that breaks the contract at random work is sho
 from __future__ import annotations
 
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from math import ceil
 from typing import ClassVar, NamedTuple, cast
 
@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sgframe.interfaces.cache import FLUSH, NAMESPACE_TOKENS, Cache, Clock
 from sgframe.messages import Ints, Namespace, ints
+from sgframe.testing.contract import Contract
 from sgframe.testing.slots import Row, SlotBook
 
 PAGE_SIZES = (1, 2, 16, 128)
@@ -37,7 +38,7 @@ NAMESPACES: tuple[Namespace, ...] = (
 """All different, though some are equal once their words are joined."""
 
 
-class CacheContract(ABC):
+class CacheContract(Contract):
     """What every cache must do, at every page size. Collected by pytest in a subclass named ``Test…``.
 
     A case that takes a ``book`` drives the cache through it, so that ownership and contents of every slot are checked.

@@ -6,17 +6,19 @@ A constraint whose kind the grammar does not name is skipped; that it is refused
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterator
 from functools import cache
 
+import msgspec
 import pytest
 
 from sgframe.constraints import Constraint
 from sgframe.errors import RequestError
-from sgframe.interfaces.grammar import CompiledGrammar, Grammar, Matcher
+from sgframe.interfaces.grammar import CompiledGrammar, Grammar, Matcher, Program
 from sgframe.testing.constraints import CASES, FAULTY, SPLIT, Case
+from sgframe.testing.contract import Contract
 from sgframe.testing.tokens import STOP_IDS, VOCABULARY, encode
 
 KINDS = ("regex", "json_schema", "json_object", "choice", "tools")
@@ -54,7 +56,7 @@ def states(grammar: CompiledGrammar, case: Case) -> Iterator[tuple[Matcher, list
             yield matcher, tokens[place:]
 
 
-class GrammarContract(ABC):
+class GrammarContract(Contract):
     """Subclass it in a test module, name the subclass ``Test…``, and give ``make``."""
 
     @abstractmethod
@@ -69,7 +71,7 @@ class GrammarContract(ABC):
         def compiled(case: Case) -> CompiledGrammar:
             if case.constraint.kind not in _pair(contract)[0].kinds:
                 pytest.skip(f"no {case.constraint.kind}")
-            return _loaded(contract, case)
+            return loaded(contract, case)
 
         return compiled
 
@@ -227,6 +229,7 @@ def _pair(contract: type[GrammarContract]) -> tuple[Grammar, Grammar]:
 
 
 @cache
-def _loaded(contract: type[GrammarContract], case: Case) -> CompiledGrammar:
+def loaded(contract: type[GrammarContract], case: Case) -> CompiledGrammar:
     compiles, matches = _pair(contract)
-    return matches.load(compiles.compile(case.constraint).data)
+    sent = msgspec.msgpack.encode(compiles.compile(case.constraint))
+    return matches.load(msgspec.msgpack.decode(sent, type=Program).data)

@@ -9,7 +9,8 @@ class TestMyPolicy(PolicyContract):
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 
 from sgframe.interfaces.policy import Policy
 from sgframe.messages import ints
+from sgframe.testing.contract import Contract
 from sgframe.testing.queue import HOT, Admission, Arrival, FixedCache, WaitingRequest
 
 
@@ -46,7 +48,7 @@ _contract = settings(
 )
 
 
-class PolicyContract(ABC):
+class PolicyContract(Contract):
     """What every policy must do. Collected by pytest in a subclass named ``Test…``."""
 
     max_overtaken: ClassVar[int] = 65536
@@ -64,7 +66,9 @@ class PolicyContract(ABC):
     @given(_queues)
     def test_every_request_comes_exactly_once(self, waiting: list[WaitingRequest]) -> None:
         ordered = self.make().order(waiting, HOT)
+        assert isinstance(ordered, Sequence), "an order is a list or another sequence"
         assert sorted(request.id for request in ordered) == [request.id for request in waiting]
+        assert set(map(id, ordered)) == set(map(id, waiting)), "an order has the requests themselves, not copies"
 
     @_contract
     @given(_queues, _queues)

@@ -200,6 +200,8 @@ class SlotBook:
         return ints(page * self.page_size + place for page in pages for place in range(self.page_size))
 
     def _pages(self, slots: Ints) -> list[int]:
+        kind = getattr(slots, "typecode", type(slots).__name__)
+        assert kind == "i", f"slots are given as sgframe.messages.ints, found {kind}"
         pages = sorted({slot // self.page_size for slot in slots})
         assert sorted(slots) == list(self._slots(pages)), f"the slots {list(slots)} are no whole pages, each once"
         return pages

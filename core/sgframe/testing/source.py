@@ -11,7 +11,7 @@ It reads no weights, and knows no model: what it asks of a tokenizer holds for e
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import tokenizers
 
 from sgframe.errors import ModelError, RequestError
 from sgframe.interfaces.source import Checkpoint, ModelSource, Tokenizer
+from sgframe.testing.contract import Contract
 
 TEXTS = (
     "Hello, world: 12345.67 + 89!",
@@ -34,7 +35,7 @@ SPELT = "<s>a</s><|im_start|>b<|im_end|><bos>c<eos>"
 """What may be special tokens, or the text that spells them."""
 
 
-class SourceContract(ABC):
+class SourceContract(Contract):
     """What every model source must do. Collected by pytest in a subclass named ``Test…``."""
 
     model: str = ""

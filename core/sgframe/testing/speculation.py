@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ import pytest
 from sgframe.interfaces.speculator import Speculator
 from sgframe.messages import ints
 from sgframe.sampling import TokenSampling
+from sgframe.testing.contract import Contract
 from sgframe.testing.driver import GREEDY, Driver, DriverRow
 
 DRAWN = TokenSampling(seed=5, temperature=1.0, top_p=0.95)
@@ -129,7 +130,7 @@ class SpeculationContract:
         return [*expected[:right], *wrong]
 
 
-class SpeculatorContract(ABC):
+class SpeculatorContract(Contract):
     """For a speculator's author: ``class TestMine(SpeculatorContract)`` with ``make``. It asks for no guess to be right."""
 
     REPEATING: ClassVar = [5, 9, 2, 7, 7, 3] * 7

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -25,6 +25,7 @@ import pytest
 
 from sgframe.errors import PeerLost
 from sgframe.interfaces.transport import AsyncChannel, Channel, Transport
+from sgframe.testing.contract import Contract
 
 T = TypeVar("T")
 PATIENCE = 10.0
@@ -36,7 +37,7 @@ Ends = dict[str, Channel]
 either_end = pytest.mark.parametrize(("goes", "stays"), [("listener", "connector"), ("connector", "listener")])
 
 
-class TransportContract(ABC):
+class TransportContract(Contract):
     """``sides`` are the transports of two processes; ``ends`` the two ends of a channel between them that have met."""
 
     @abstractmethod

@@ -12,6 +12,7 @@ from sgframe.assembly.plugins import Plugins
 from sgframe.errors import ConfigError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LONGEST = 64  # file systems allow 255 bytes, of which the names of a wheel and of compiled tests take some
 
 
 def module_of(name: str) -> str:
@@ -40,6 +41,8 @@ def _check_form(name: str) -> None:
             f"{name!r} cannot be a plugin's name: write lower case letters, digits and single hyphens, first a letter, and "
             f"no sgframe- before it, which the package gets by itself{advice}"
         )
+    if len(name) > _LONGEST:
+        raise ConfigError(f"a plugin's name has at most {_LONGEST} characters, found {len(name)}; take a shorter one")
     if keyword.iskeyword(name):
         raise ConfigError(f"{name!r} cannot be a plugin's name: it is a word of Python's own; take another one")
     if (meant := yaml.safe_load(name)) != name:
