@@ -72,16 +72,19 @@ def _vote(voters: dict[int, Variable]) -> Decide:
         votes: dict[int, object] = {}
         unreadable: list[ProgramError] = []
         out = set(polls)
-        while out and _winner(votes, [polls[poll] for poll in out]) is None:
-            done, out = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
-            for poll in done:
-                outcome = poll.result()
-                try:
-                    votes[polls[poll]] = outcome.value
-                except ProgramError as error:  # no vote: its text was cut off
-                    unreadable.append(error)
-        for poll in out:
-            poll.cancel()
+        try:
+            while out and _winner(votes, [polls[poll] for poll in out]) is None:
+                done, out = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
+                for poll in done:
+                    outcome = poll.result()
+                    try:
+                        votes[polls[poll]] = outcome.value
+                    except ProgramError as error:  # no vote: its text was cut off
+                        unreadable.append(error)
+        finally:
+            for poll in polls:
+                poll.cancel()
+            await asyncio.gather(*polls, return_exceptions=True)  # one error is enough
         winner = _winner(votes, [polls[poll] for poll in out])
         if winner is None:
             raise unreadable[0]

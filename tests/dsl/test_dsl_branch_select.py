@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -107,6 +108,21 @@ def test_when_no_vote_can_be_read_the_error_says_why(backend: ScriptedBackend) -
 
     with pytest.raises(sgf.ProgramError, match="variable 'n' is no int: ' ok'"):
         run(backend, body)
+
+
+def test_when_several_voters_fail_one_error_is_raised_and_none_is_left_over(
+    backend: ScriptedBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend.answers = {"a": refusal("too long"), "b": refusal("too long"), "c": refusal("too long")}
+
+    def body(s: State) -> None:
+        three(s, "a", "b", "c").select(by="answer")
+        s["answer"]
+
+    with pytest.raises(sgf.ProgramError, match="too long"):
+        run(backend, body)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_the_highest_score_wins(backend: ScriptedBackend) -> None:
