@@ -50,7 +50,7 @@ class Stream(threading.Thread):
 
 
 def test_each_process_is_named_in_ps(server: Server) -> None:
-    assert sorted(server.children()) == ["scheduler", "worker-0"]
+    assert server.children().keys() - {"compiling"} == {"scheduler", "worker-0"}
     assert " ".join(psutil.Process(server.process.pid).cmdline()).startswith("sgframe::front")
 
 

@@ -185,7 +185,7 @@ def test_a_killed_replicas_requests_move_to_the_other_node(server: Server) -> No
 
 
 def test_when_the_front_is_killed_nothing_stays_behind(server: Server) -> None:
-    assert len(performing()) == 4
+    assert performing().keys() - {"compiling"} == {"scheduler@0", "worker-0@0", "scheduler@1", "worker-0@1"}
     server.process.kill()
     wait_for(lambda: not performing(), 20, "the end of its processes")
 
