@@ -28,6 +28,12 @@ def test_a_piece_may_be_larger_than_a_chunk():
     assert len(Arena().bytes(200 * 2**20)) == 200 * 2**20
 
 
+def test_a_large_piece_takes_nothing_of_a_chunk():
+    arena = Arena()
+    first, _, second = arena.bytes(64), arena.bytes(8 * 2**20), arena.bytes(64)
+    assert second.ctypes.data == first.ctypes.data + 64
+
+
 def test_memory_goes_with_the_last_piece_of_its_chunk():
     arena = Arena()
     first, second = arena.bytes(10), arena.bytes(10)

@@ -13,6 +13,9 @@ import numpy.typing as npt
 _CACHE_LINE = 64
 _CHUNK = 2**26
 """Bytes asked of the system at once. What is not lent of them is never touched, so it takes no memory."""
+_LARGE = 2**23
+"""Bytes of an array that has memory of its own. In a chunk, where it ends in the middle of a huge page, it would take the
+rest of that, too: 112 MiB for the keys and values of 93,000 tokens in 30 layers."""
 
 
 class Arena:
@@ -29,9 +32,11 @@ class Arena:
 
     def bytes(self, size: int) -> npt.NDArray[np.uint8]:
         """``size`` of them; what is in them is left open. Raises MemoryError."""
+        if size >= _LARGE:
+            return _ask(size)
         with self._lock:
             if self._lent + size > len(self._chunk):
-                self._chunk, self._lent = _ask(max(size, _CHUNK)), 0
+                self._chunk, self._lent = _ask(_CHUNK), 0
             begin = self._lent
             self._lent += -(-size // _CACHE_LINE) * _CACHE_LINE
             return self._chunk[begin : begin + size]
