@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,6 +16,7 @@ import msgspec
 import psutil
 import pytest
 import torch_service
+from replica_loss import answers_while_killing, assert_only_begun_answers_fail
 from servers import SIMULATED, Server, served, wait_for
 from tiny_models import CONFIGS, save_model
 
@@ -162,23 +162,8 @@ def server(cluster: Cluster) -> Iterator[Server]:
 
 
 def test_a_killed_replicas_requests_move_to_the_other_node(server: Server) -> None:
-    answers: list[httpx.Response] = []
-
-    def ask(number: int) -> None:
-        body = {"model": "simulated", "prompt": f"{number} says abc", "max_tokens": 12}
-        answers.append(httpx.post(f"{server.url}/v1/completions", json=body, timeout=60))
-
-    clients = [threading.Thread(target=ask, args=(number,)) for number in range(12)]
-    for client in clients:
-        client.start()
-    wait_for(lambda: len(answers) >= 2, 20, "the first answers")
-    performing()["worker-0@1"].kill()
-    for client in clients:
-        client.join(timeout=60)
-    assert len(answers) == 12
-    failed = [answer.json()["error"]["message"] for answer in answers if answer.status_code != 200]
-    assert len(failed) <= 2  # those that were running there
-    assert all("replica 1 was lost after" in message and "SIGKILL" in message for message in failed)
+    answers = answers_while_killing(performing()["worker-0@1"].kill, server)
+    assert_only_begun_answers_fail(answers, begun=2)
     wait_for(lambda: "replica 1 serves again" in server.output, 30, "its return")
     assert len(httpx.get(f"{server.url}/health").json()["processes"]) == 5
     assert server.stop() == 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import httpx
 import pytest
+from replica_loss import answers_while_killing, assert_only_begun_answers_fail
 from servers import SIMULATED, Server, served, wait_for
 
 from sgframe import Engine, SamplingParams
@@ -37,23 +37,8 @@ def server() -> Iterator[Server]:
 def test_when_a_replica_is_killed_no_request_that_has_not_begun_is_lost(server: Server) -> None:
     children = server.children()
     assert children.keys() - {"compiling"} == {"scheduler@0", "scheduler@1", "worker-0@0", "worker-0@1"}
-    answers: list[httpx.Response] = []
-
-    def ask(number: int) -> None:
-        body = {"model": "simulated", "prompt": f"{number} says abc", "max_tokens": 12}
-        answers.append(httpx.post(f"{server.url}/v1/completions", json=body, timeout=60))
-
-    clients = [threading.Thread(target=ask, args=(number,)) for number in range(12)]
-    for client in clients:
-        client.start()
-    wait_for(lambda: len(answers) >= 2, 20, "the first answers")
-    children["worker-0@1"].kill()
-    for client in clients:
-        client.join(timeout=60)
-    assert len(answers) == 12
-    failed = [answer.json()["error"]["message"] for answer in answers if answer.status_code != 200]
-    assert len(failed) <= 2  # those that were running there
-    assert all("replica 1 was lost after" in message and "SIGKILL" in message for message in failed)
+    answers = answers_while_killing(children["worker-0@1"].kill, server)
+    assert_only_begun_answers_fail(answers, begun=2)
     assert httpx.get(f"{server.url}/health").status_code == 200
 
 

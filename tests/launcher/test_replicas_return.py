@@ -18,8 +18,6 @@ from sgframe.messages import Loaded, encode
 from sgframe.pulse import LastWords
 from sgframe.testing.launcher import letters
 
-LOADED = Loaded(vocab_size=8, context_length=100, slots=200, page_size=1, dtype="float32", ledger=[])
-
 
 class Channel(AsyncChannel):
     """Announces a model of so much ``context``; ``got`` is what was sent."""
